@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "file.h"
+
+#include "fd.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define TREE_DEPTH_MAX 64
+
+int file_read(int dirfd, const char *name, struct buf *b)
+{
+	cleanup_fd int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+
+	if (fd < 0)
+		return -errno;
+	return fd_read_all(fd, b);
+}
+
+int dir_sync(int dirfd)
+{
+	/* A directory descriptor opened with O_PATH cannot be synced: open it anew. */
+	cleanup_fd int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0 || fsync(fd) < 0)
+		return -errno;
+	return 0;
+}
+
+int file_write_atomic(
+	int dirfd, const char *name, const void *data, size_t len, mode_t mode, bool durable)
+{
+	char temp[300];
+	uint64_t tag;
+	int r;
+
+	if (getrandom(&tag, sizeof(tag), 0) != sizeof(tag))
+		return -EIO;
+	int n = snprintf(temp, sizeof(temp), "%s.%016llx.tmp", name, (unsigned long long)tag);
+	if (n < 0 || (size_t)n >= sizeof(temp))
+		return -ENAMETOOLONG;
+	cleanup_fd int fd = openat(dirfd, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+	if (fd < 0)
+		return -errno;
+	r = fd_write_all(fd, data, len);
+	if (r == 0 && durable && fsync(fd) < 0)
+		r = -errno;
+	if (r == 0 && renameat(dirfd, temp, dirfd, name) < 0)
+		r = -errno;
+	if (r < 0) {
+		(void)unlinkat(dirfd, temp, 0);
+		return r;
+	}
+	return durable ? dir_sync(dirfd) : 0;
+}
+
+static int remove_tree(int dirfd, const char *name, int depth)
+{
+	if (unlinkat(dirfd, name, 0) == 0 || errno == ENOENT)
+		return 0;
+	if (errno != EISDIR && errno != EPERM)
+		return -errno;
+	if (depth == 0)
+		return -ELOOP;
+	int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? 0 : -errno;
+	DIR *d = fdopendir(fd);
+	if (!d) {
+		int r = -errno;
+		(void)fd_close(fd);
+		return r;
+	}
+	int first = 0;
+	struct dirent *de;
+	while ((de = readdir(d))) {
+		if (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0)
+			continue;
+		int r = remove_tree(fd, de->d_name, depth - 1);
+		if (r < 0 && first == 0)
+			first = r;
+	}
+	(void)closedir(d);
+	if (first == 0 && unlinkat(dirfd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+		first = -errno;
+	return first;
+}
+
+int file_remove_tree(int dirfd, const char *name)
+{
+	return remove_tree(dirfd, name, TREE_DEPTH_MAX);
+}
+
+int dir_open(int dirfd, const char *name, bool create, mode_t mode)
+{
+	if (create && mkdirat(dirfd, name, mode) < 0 && errno != EEXIST)
+		return -errno;
+	int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+int lock_open(int dirfd, const char *name, bool wait)
+{
+	cleanup_fd int fd = openat(dirfd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+	if (fd < 0)
+		return -errno;
+	while (flock(fd, LOCK_EX | (wait ? 0 : LOCK_NB)) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return fd_take(&fd);
+}
+
+int file_free_bytes(int fd, uint64_t *ret)
+{
+	struct statvfs vfs;
+
+	if (fstatvfs(fd, &vfs) < 0)
+		return -errno;
+	*ret = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+	return 0;
+}

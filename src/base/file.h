@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whole files and folders, relative to a directory descriptor (AT_FDCWD allowed). Functions return
+ * >= 0 or a negative errno. */
+#ifndef KOSA8_BASE_FILE_H
+#define KOSA8_BASE_FILE_H
+
+#include "buf.h"
+
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Appends the file to b; -E2BIG over b's maximum. */
+int file_read(int dirfd, const char *name, struct buf *b) must_check;
+/* Replaces name by a file with this content: a temporary beside it, then rename. A reader sees the
+ * old or the new content, never a part. durable: fsync of file and folder before return. */
+int file_write_atomic(int dirfd, const char *name, const void *data, size_t len, mode_t mode,
+	bool durable) must_check;
+/* Removes name, a file or a folder with all below it, never following a symbolic link; a missing
+ * name is no error. Depth is limited to 64. */
+int file_remove_tree(int dirfd, const char *name) must_check;
+/* Makes the folder if it is missing and opens it (O_DIRECTORY). */
+int dir_open(int dirfd, const char *name, bool create, mode_t mode) must_check;
+int dir_sync(int dirfd) must_check;
+/* Exclusive flock(2); wait=false gives -EWOULDBLOCK when it is held. The lock goes with the open
+ * file description: a child that inherits the descriptor holds it too. Returns the descriptor. */
+int lock_open(int dirfd, const char *name, bool wait) must_check;
+/* Free bytes for an ordinary user on the file system of this descriptor. */
+int file_free_bytes(int fd, uint64_t *ret) must_check;
+
+#endif

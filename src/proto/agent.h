@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The wire between supervisor and agent, over two virtio-serial ports:
+ *
+ *   kosa8.resume  supervisor -> agent only. One RESUME record (fixed size) after *every* time the
+ *                 VM starts to run: after a restore and after the pause of a checkpoint.
+ *   kosa8.mux     frames (base/frame.h) both ways: requests, replies, and the streams of runs.
+ *
+ * Epochs. Every restored VM gets an epoch that no earlier VM of that sandbox had. A RESUME with a
+ * new epoch tells the agent that the host side is another one than when it was frozen: bytes may
+ * have been lost on the mux in both directions, half a frame may be in its buffers. So the agent
+ * drops all buffered input and output, discards mux input up to and including the record's 32-byte
+ * nonce, writes the same nonce as the first bytes of its own output, and goes on with whole frames.
+ * The supervisor does likewise: it writes the nonce first and discards input up to the nonce. The
+ * nonce is random and younger than the frozen state, so it cannot occur in old bytes. Then the
+ * agent sends RESUMED. All streams of the old epoch are dead: the agent reads what their programs
+ * write and drops it, their stdin is at its end; the processes go on. Frames of another epoch are
+ * ignored by both sides. A RESUME with the same epoch only sets clock and entropy and ends the
+ * quiescence; nothing is lost on the mux and no nonce is sent.
+ *
+ * Quiescence. QUIESCE carries a number that grows with each attempt. The agent freezes all
+ * containers (cgroup.freeze), stops reading their pipes, flushes its output, and sends QUIESCED
+ * with that number as its last frame until a RESUME whose `quiesce` is >= that number arrives. A
+ * QUIESCE whose number is <= the last RESUME's is ignored. After sending QUIESCE the supervisor
+ * sends nothing on the mux until RESUME.
+ *
+ * Flow control, per stream and direction: the sender may send as many data bytes as the receiver
+ * has granted with WINDOW frames; nothing is granted at first. A sender that exceeds its window
+ * breaks the protocol: the supervisor ends such a VM's streams with an error.
+ */
+#ifndef KOSA8_PROTO_AGENT_H
+#define KOSA8_PROTO_AGENT_H
+
+#include "../base/buf.h"
+#include "../base/cursor.h"
+
+#include <stdbool.h>
+
+#define AGENT_PROTOCOL_VERSION 1
+#define AGENT_PORT_MUX "kosa8.mux"
+#define AGENT_PORT_RESUME "kosa8.resume"
+
+enum agent_type {
+	/* supervisor -> agent. Requests carry a request number in `stream`; the agent answers each
+	 * with one REPLY on the same number. Run frames carry the run's number (never reused in an
+	 * epoch); requests and runs draw from the same counter. */
+	AGENT_CONFIGURE = 1,	/* struct agent_configure; once, after a template was restored */
+	AGENT_ATTACH_IMAGE = 2, /* struct agent_attach: mount the LUN's squashfs */
+	AGENT_RUN = 3,		/* struct agent_run; answered by RUN_STARTED or RUN_FAILED */
+	AGENT_SIGNAL = 4,	/* u32 signal number, to the run's first process */
+	AGENT_KILL = 5,		/* empty; kills the run's whole tree; RUN_EXIT follows */
+	AGENT_STDIN = 6,	/* data */
+	AGENT_STDIN_EOF = 7,	/* empty */
+	AGENT_WINDOW = 8,	/* struct agent_window; both directions */
+	AGENT_QUIESCE = 9,	/* u32 number */
+	AGENT_SHUTDOWN = 10,	/* request; kills all runs, syncs, unmounts, replies, powers off */
+	AGENT_PING = 11,	/* request */
+
+	/* agent -> supervisor */
+	AGENT_HELLO = 65, /* struct agent_hello; once after boot, before a template is saved */
+	AGENT_REPLY = 66, /* struct agent_reply */
+	AGENT_RUN_STARTED = 67, /* empty: the program was executed */
+	AGENT_RUN_FAILED = 68,	/* struct agent_reply: it could not be; the run is over */
+	AGENT_STDOUT = 69,	/* data */
+	AGENT_STDERR = 70,	/* data */
+	AGENT_STDOUT_EOF = 71,	/* empty */
+	AGENT_STDERR_EOF = 72,	/* empty */
+	AGENT_RUN_EXIT = 73,	/* struct agent_exit; the last frame of a run, after both EOFs */
+	AGENT_QUIESCED = 74,	/* u32 number */
+	AGENT_RESUMED = 75,	/* empty; on the new epoch */
+};
+
+/* Data frames from the agent hold at most this much (one virtio console buffer is 32 KiB). */
+#define AGENT_DATA_MAX (32u * 1024 - 16)
+/* A window that the supervisor grants is never larger. */
+#define AGENT_WINDOW_MAX (1024u * 1024)
+#define AGENT_TEXT_MAX 256
+#define AGENT_ARGS_BYTES_MAX (60u * 1024) /* argv and env together: RUN is one frame */
+#define AGENT_ARGS_MAX 4096
+
+struct agent_hello {
+	uint32_t version;
+	char kernel[AGENT_TEXT_MAX]; /* uname -r */
+};
+
+struct agent_configure {
+	char hostname[64];
+	unsigned char machine_id[16];
+};
+
+struct agent_attach {
+	uint32_t lun;
+	char digest[72]; /* hex, without "sha256:": the name of the mount */
+};
+
+/* status: 0 or a positive Linux errno; text: for people, may be empty. For RUN_FAILED, what failed:
+ * AGENT_FAIL_*. */
+enum agent_fail {
+	AGENT_FAIL_NONE,
+	AGENT_FAIL_NOT_FOUND, /* the program: exit 127 */
+	AGENT_FAIL_NOT_EXEC,  /* the program: exit 126 */
+	AGENT_FAIL_SETUP,     /* user, workdir, mounts, cgroup: exit 125 */
+};
+struct agent_reply {
+	uint32_t status;
+	uint32_t fail;
+	char text[AGENT_TEXT_MAX];
+};
+
+#define AGENT_RUN_STDIN 1u /* else /dev/null */
+
+struct agent_run {
+	uint32_t flags;
+	uint64_t timeout_ms; /* 0: none; counted on the guest's monotonic clock */
+	uint64_t wall_ns;    /* the host's clock now: corrects a guest clock that is off by 0.5 s */
+	uint64_t memory_bytes; /* cgroup memory.max; 0: none */
+	uint32_t pids;	       /* cgroup pids.max; 0: none */
+	char *id;	       /* [a-z0-9]{12}: names cgroup and folders */
+	char *image;	       /* digest as in agent_attach */
+	char *hostname;
+	char *user;  /* "", name, uid, name:group, uid:gid: resolved in the image */
+	char *cwd;   /* absolute */
+	char **argv; /* at least one */
+	char **env;
+};
+void agent_run_release(struct agent_run *r);
+
+enum agent_end { AGENT_END_EXITED, AGENT_END_SIGNALED, AGENT_END_TIMEOUT, AGENT_END_KILLED };
+struct agent_exit {
+	uint32_t how;  /* enum agent_end; TIMEOUT and KILLED: ended by the agent */
+	uint32_t code; /* exit code or signal number */
+	uint32_t oom;  /* 1: the kernel killed for lack of memory in this run's cgroup */
+};
+
+enum agent_which { AGENT_WHICH_STDIN, AGENT_WHICH_STDOUT, AGENT_WHICH_STDERR };
+struct agent_window {
+	uint32_t which; /* enum agent_which */
+	uint32_t bytes; /* added to what was granted before */
+};
+
+/* The record on the resume port. */
+#define AGENT_RESUME_SIZE 128
+#define AGENT_NONCE_SIZE 32
+#define AGENT_ENTROPY_SIZE 48
+struct agent_resume {
+	uint32_t epoch;
+	uint32_t quiesce;
+	uint64_t wall_ns; /* the host's clock */
+	unsigned char nonce[AGENT_NONCE_SIZE];
+	unsigned char entropy[AGENT_ENTROPY_SIZE];
+};
+void agent_resume_encode(const struct agent_resume *r, unsigned char ret[static AGENT_RESUME_SIZE]);
+int agent_resume_decode(const unsigned char *data, struct agent_resume *ret) must_check;
+
+/* Encoders append the payload to b (sticky failure); decoders return 0 or -EPROTO and write
+ * nothing on failure. Decoded agent_run is released by its owner. */
+void agent_hello_encode(struct buf *b, const struct agent_hello *m);
+int agent_hello_decode(struct cursor *c, struct agent_hello *ret) must_check;
+void agent_configure_encode(struct buf *b, const struct agent_configure *m);
+int agent_configure_decode(struct cursor *c, struct agent_configure *ret) must_check;
+void agent_attach_encode(struct buf *b, const struct agent_attach *m);
+int agent_attach_decode(struct cursor *c, struct agent_attach *ret) must_check;
+void agent_reply_encode(struct buf *b, const struct agent_reply *m);
+int agent_reply_decode(struct cursor *c, struct agent_reply *ret) must_check;
+void agent_run_encode(struct buf *b, const struct agent_run *m);
+int agent_run_decode(struct cursor *c, struct agent_run *ret) must_check;
+void agent_exit_encode(struct buf *b, const struct agent_exit *m);
+int agent_exit_decode(struct cursor *c, struct agent_exit *ret) must_check;
+void agent_window_encode(struct buf *b, const struct agent_window *m);
+int agent_window_decode(struct cursor *c, struct agent_window *ret) must_check;
+
+#endif

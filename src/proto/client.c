@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client.h"
+
+#include "agent.h"
+
+#include "../base/strv.h"
+
+#include <errno.h>
+
+void client_run_release(struct client_run *r)
+{
+	strv_free(r->argv);
+	strv_free(r->entrypoint);
+	strv_free(r->env);
+	*r = (struct client_run){0};
+}
+
+/* Sets the member when value is there; takes value. */
+static int set(json_t *o, const char *key, json_t *value)
+{
+	return json_object_set_new(o, key, value) < 0 ? -ENOMEM : 0;
+}
+
+static int set_str(json_t *o, const char *key, const char *value)
+{
+	return value ? set(o, key, json_string(value)) : 0;
+}
+
+static int set_u64(json_t *o, const char *key, uint64_t value)
+{
+	return value ? set(o, key, json_integer((json_int_t)value)) : 0;
+}
+
+int client_run_encode(const struct client_run *r, json_t *request)
+{
+	if (set_str(request, "image", r->image) < 0 ||
+		set(request, "argv", json_from_strv(r->argv)) < 0 ||
+		(r->entrypoint && set(request, "entrypoint", json_from_strv(r->entrypoint)) < 0) ||
+		set(request, "env", json_from_strv(r->env)) < 0 ||
+		set_str(request, "cwd", r->cwd) < 0 || set_str(request, "user", r->user) < 0 ||
+		set_str(request, "name", r->name) < 0 ||
+		set_u64(request, "timeout_ms", r->timeout_ms) < 0 ||
+		set_u64(request, "memory_bytes", r->memory_bytes) < 0 ||
+		set_u64(request, "pids", r->pids) < 0 ||
+		set(request, "stdin", json_boolean(r->stdin_open)) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+int client_run_decode(const json_t *o, struct client_run *ret, struct err *e)
+{
+	const size_t max = AGENT_ARGS_BYTES_MAX;
+	struct client_run m = {0};
+	int r;
+
+	if ((r = json_get_str(o, "image", 71, &m.image, e)) < 0 ||
+		(r = json_get_strv_or_empty(o, "argv", AGENT_ARGS_MAX, max, &m.argv, e)) < 0 ||
+		(r = json_get_strv_or_empty(o, "env", AGENT_ARGS_MAX, max, &m.env, e)) < 0 ||
+		(json_object_get(o, "entrypoint") &&
+			(r = json_get_strv_or_empty(
+				 o, "entrypoint", AGENT_ARGS_MAX, max, &m.entrypoint, e)) < 0) ||
+		(r = json_get_str_or(o, "cwd", 4000, NULL, &m.cwd, e)) < 0 ||
+		(r = json_get_str_or(o, "user", 256, NULL, &m.user, e)) < 0 ||
+		(r = json_get_str_or(o, "name", 63, NULL, &m.name, e)) < 0 ||
+		(r = json_get_u64_or(o, "timeout_ms", UINT64_C(31536000000), 0, &m.timeout_ms, e)) <
+			0 ||
+		(r = json_get_u64_or(o, "memory_bytes", UINT64_C(1) << 50, 0, &m.memory_bytes, e)) <
+			0 ||
+		(r = json_get_u64_or(o, "pids", 1u << 22, 0, &m.pids, e)) < 0 ||
+		(r = json_get_bool_or(o, "stdin", false, &m.stdin_open, e)) < 0) {
+		client_run_release(&m);
+		return r;
+	}
+	*ret = m;
+	return 0;
+}
+
+json_t *client_error_encode(const struct err *e)
+{
+	return json_pack("{s:s, s:i, s:s, s:s}", "kind", err_kind_name(e->kind), "errno", e->errnum,
+		"what", e->what, "hint", e->hint);
+}
+
+void client_error_decode(const json_t *o, struct err *ret)
+{
+	struct err ignored;
+	const char *kind, *what, *hint;
+	uint64_t errnum;
+
+	if (json_get_str(o, "kind", 32, &kind, &ignored) < 0 ||
+		json_get_str(o, "what", ERR_WHAT_MAX, &what, &ignored) < 0 ||
+		json_get_str_or(o, "hint", ERR_HINT_MAX, "", &hint, &ignored) < 0 ||
+		json_get_u64_or(o, "errno", 4095, 0, &errnum, &ignored) < 0) {
+		(void)err_set(
+			ret, ERR_PROTOCOL, 0, "the supervisor sent an error that cannot be read");
+		return;
+	}
+	(void)err_set(ret, err_kind_from_name(kind), (int)errnum, "%s", what);
+	if (*hint)
+		(void)err_hint(ret, "%s", hint);
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The wire between a client (the command line) and a supervisor: frames (base/frame.h) on the
+ * sandbox's unix socket, or on the socketpair of the client that started the supervisor. One
+ * request a connection:
+ *
+ *   client -> REQUEST {"op": ..., "actor": {...}, ...}
+ *   client <- NOTICE {"text": ...}        any number: progress for people
+ *   client <- RESULT {"ok": true, ...} or {"ok": false, "error": {...}}   the last frame
+ *
+ * op         request members                          members of the result
+ * start      (sent on the socketpair only)            epoch
+ * status                                              the object of `sandbox inspect`'s "live"
+ * attach     image (digest)
+ * run        see client_run                           run: how, code, oom
+ * checkpoint label (optional)                         id, label, pause_ms, size_bytes, ...
+ * checkpoint-rm   checkpoint (id)
+ * rewind     checkpoint (id)                          id, epoch
+ * stop                                                clean: whether the guest powered down itself
+ * destroy                                             ends the VM at once, for rm --force
+ *
+ * A run's connection also carries, after its REQUEST: STARTED, STDIN, STDIN_EOF, SIGNAL, STDOUT,
+ * STDERR and WINDOW, with the flow control of proto/agent.h: the supervisor passes windows through,
+ * so it never holds more of a stream than was granted. When a client's connection ends before
+ * RESULT, its run's whole process tree is killed; for the other operations nothing is undone.
+ */
+#ifndef KOSA8_PROTO_CLIENT_H
+#define KOSA8_PROTO_CLIENT_H
+
+#include "../base/json.h"
+
+#include <stdbool.h>
+
+enum client_type {
+	CLIENT_REQUEST = 1,   /* JSON */
+	CLIENT_STDIN = 2,     /* data */
+	CLIENT_STDIN_EOF = 3, /* empty */
+	CLIENT_SIGNAL = 4,    /* u32: signal number for the run's first process */
+	CLIENT_WINDOW = 5,    /* struct agent_window: both directions */
+	CLIENT_NOTICE = 65,   /* JSON */
+	CLIENT_RESULT = 66,   /* JSON */
+	CLIENT_STARTED = 67,  /* empty */
+	CLIENT_STDOUT = 68,   /* data */
+	CLIENT_STDERR = 69,   /* data */
+};
+
+/* REQUEST and RESULT of at most this much (one frame). */
+#define CLIENT_JSON_MAX (64u * 1024)
+
+struct client_run {
+	const char *image;     /* digest: "sha256:<hex>" */
+	char **argv;	       /* CMD; empty: the image's Cmd. Owned, like the other vectors */
+	char **entrypoint;     /* NULL: the image's; an empty vector: none */
+	char **env;	       /* K=V, over the sandbox's and the image's */
+	const char *cwd;       /* NULL: the image's */
+	const char *user;      /* NULL: the image's */
+	const char *name;      /* NULL: none */
+	uint64_t timeout_ms;   /* 0: none */
+	uint64_t memory_bytes; /* 0: none */
+	uint64_t pids;	       /* 0: none */
+	bool stdin_open;
+};
+void client_run_release(struct client_run *r);
+/* Adds the members to a request object; 0 or -ENOMEM. */
+int client_run_encode(const struct client_run *r, json_t *request) must_check;
+/* Strings point into request; the vectors are owned by ret. */
+int client_run_decode(const json_t *request, struct client_run *ret, struct err *e) must_check;
+
+/* The "error" member of a failed result, and back. */
+json_t *client_error_encode(const struct err *e);
+void client_error_decode(const json_t *error, struct err *ret);
+
+#endif
