@@ -107,12 +107,11 @@ void checkpoint_rows_release(struct checkpoint_rows *r);
 /* ERR_EXISTS when the sandbox has a checkpoint of that label. */
 int catalog_label_check(
 	struct catalog *c, const char *sandbox, const char *label, struct err *e) must_check;
-/* One transaction: the checkpoint's row, its frozen layer (the sandbox's current one), and
- * new_layer on top of it as the sandbox's current layer; sandbox.checkpoint = r->id. The row's
- * layer and parent are taken from the sandbox. */
+/* The checkpoint's row (all members as given; parent and layer too); sandbox.checkpoint = r->id.
+ * Its layer was frozen by catalog_layer_push() before. */
 int catalog_checkpoint_add(struct catalog *c, const char *sandbox, const struct checkpoint_row *r,
-	const char *new_layer, struct err *e) must_check;
-/* Only the layer change of a checkpoint that froze the disk but failed afterwards. */
+	struct err *e) must_check;
+/* A checkpoint froze the sandbox's current layer: new_layer on top of it is the current one. */
 int catalog_layer_push(
 	struct catalog *c, const char *sandbox, const char *new_layer, struct err *e) must_check;
 /* The first layer of a new sandbox, and SANDBOX_RUNNING, in one transaction. */
