@@ -37,6 +37,7 @@ static void parent_program(char *ret, size_t size)
 	char link[48], path[PATH_MAX];
 	cleanup_buf struct buf b;
 
+	buf_init(&b, 256);
 	(void)snprintf(link, sizeof(link), "/proc/%d/exe", (int)getppid());
 	ssize_t n = readlink(link, path, sizeof(path) - 1);
 	if (n > 0) {
@@ -45,7 +46,6 @@ static void parent_program(char *ret, size_t size)
 		return;
 	}
 	ret[0] = '\0';
-	buf_init(&b, 256);
 	(void)snprintf(link, sizeof(link), "/proc/%d/comm", (int)getppid());
 	if (file_read(AT_FDCWD, link, &b) < 0 || !buf_cstr(&b))
 		return;

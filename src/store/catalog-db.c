@@ -17,6 +17,9 @@ static int system_error(struct catalog *c, struct err *e)
 {
 	int errnum = sqlite3_system_errno(c->db);
 
+	/* SQLite 3.40 does not note it for a failed write. */
+	if (errnum == 0)
+		errnum = errno;
 	/* A file size limit (setrlimit) is a full disk to us. */
 	if (errnum == ENOSPC || errnum == EDQUOT || errnum == EFBIG)
 		return err_set(e, ERR_NO_SPACE, errnum,
@@ -88,6 +91,7 @@ int db_prepare(struct catalog *c, sqlite3_stmt **ret, const char *sql, const str
 
 int db_step(struct catalog *c, sqlite3_stmt *s, struct err *e)
 {
+	errno = 0; /* for system_error() */
 	switch (sqlite3_step(s)) {
 	case SQLITE_ROW:
 		return 1;

@@ -161,6 +161,7 @@ char *spec_encode(const struct spec *s)
 	cleanup_json *o = json_object();
 	cleanup_buf struct buf b;
 
+	buf_init(&b, 4 * LIST_MAX_BYTES);
 	if (json_object_set_new(o, "cpus", json_integer(s->cpus)) < 0 ||
 		json_object_set_new(o, "memory_mb", json_integer(s->memory_mb)) < 0 ||
 		json_object_set_new(o, "disk_gb", json_integer(s->disk_gb)) < 0 ||
@@ -168,7 +169,6 @@ char *spec_encode(const struct spec *s)
 		json_object_set_new(o, "egress_allow", json_from_strv(s->egress_allow)) < 0 ||
 		json_object_set_new(o, "env", json_from_strv(s->env)) < 0)
 		return NULL;
-	buf_init(&b, 4 * LIST_MAX_BYTES);
 	json_put_canonical(&b, o);
 	return buf_take_cstr(&b);
 }
