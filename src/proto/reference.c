@@ -219,9 +219,9 @@ static int split_name(const char *name, const char *text, struct reference *ret,
 		return invalid(e, text, "it is an id, not a name");
 	bool official = strcmp(ret->registry, "docker.io") == 0 && !strchr(repository, '/');
 	const char *below = official ? "library/" : "";
-	if (strlen(ret->registry) + 1 + strlen(below) + strlen(repository) > REFERENCE_NAME_MAX)
+	int n = snprintf(ret->repository, sizeof(ret->repository), "%s%s", below, repository);
+	if (n < 0 || strlen(ret->registry) + 1 + (size_t)n > REFERENCE_NAME_MAX)
 		return invalid(e, text, "the name without the tag is longer than 255 bytes");
-	(void)snprintf(ret->repository, sizeof(ret->repository), "%s%s", below, repository);
 	return 0;
 }
 
