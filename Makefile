@@ -7,6 +7,7 @@ DESTDIR ?=
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 30
 FUZZ_BUILD ?= build-fuzz
+MAKE_GUEST = tools/make-guest $(BUILD)/assets $(BUILD)/kosa8-agent
 SOURCES = $(shell find src tests -name '*.[ch]')
 
 all: deps-build programs assets
@@ -26,11 +27,12 @@ $(BUILD)/build.ninja:
 programs: $(BUILD)/build.ninja
 	ninja -C $(BUILD) -j $(JOBS)
 
-# The guest's kernel and initramfs, made anew when the agent or the recipe has changed.
+# The guest's kernel and initramfs, made anew when the agent or the recipe has changed. Package lists
+# that are missing or too old are fetched again.
 assets: programs
 	@[ $(BUILD)/assets/initramfs -nt $(BUILD)/kosa8-agent ] && \
 		[ $(BUILD)/assets/initramfs -nt tools/make-guest ] || \
-		tools/make-guest $(BUILD)/assets $(BUILD)/kosa8-agent
+		$(MAKE_GUEST) || { tools/install-deps --update && $(MAKE_GUEST); }
 
 demo: deps-demo
 	@$(MAKE) --no-print-directory all
