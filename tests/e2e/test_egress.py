@@ -58,7 +58,7 @@ def test_lookups_fail_at_once_in_glibc(t):
 def test_lookups_fail_at_once_in_busybox(t):
     result = t.home.any("sandbox", "run", t.box, BUSYBOX, "sh", "-c",
                         "time wget -q -T 10 -O - http://secret.exfil.example.com/")
-    check(result.code != 0, f"it cannot have worked: {result}")
+    check(result.code == 1 and "bad address" in result.errors, f"wget says why: {result}")
     check(result.seconds < 3, f"at once: {result}")
 
 
@@ -72,7 +72,8 @@ def test_loopback_works(t):
 
 def test_root_in_the_container_cannot_make_an_interface(t):
     result = t.home.any("sandbox", "run", t.box, BUSYBOX, "ip", "link", "add", "d0", "type", "dummy")
-    check(result.code != 0, f"no CAP_NET_ADMIN: {result}")
+    check(result.code != 0 and "not permitted" in result.errors, f"no CAP_NET_ADMIN: {result}")
+    equal(t.home.sh(t.box, "ip link show lo | wc -l"), "2", "control: ip works there")
 
 
 def test_other_modes_are_not_there_yet(t):

@@ -184,7 +184,7 @@ def test_remove_create_run_again_and_again(t):
 def test_a_guest_that_powers_down_by_itself(t):
     """Nothing in a container may: it has no such right."""
     result = t.home.any("sandbox", "run", t.box, BUSYBOX, "poweroff", "-f")
-    check(result.code != 0, f"{result}")
+    check(result.code not in (0, 125), f"the program ran and was refused: {result}")
     equal(t.home.sh(t.box, "echo there"), "there")
 
 
