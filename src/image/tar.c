@@ -6,8 +6,8 @@
  */
 #include "tar.h"
 
-#include "base/log.h"
-#include "base/text.h"
+#include "../base/log.h"
+#include "../base/text.h"
 
 #include <archive.h>
 #include <archive_entry.h>

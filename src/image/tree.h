@@ -11,8 +11,8 @@
 #ifndef KOSA8_IMAGE_TREE_H
 #define KOSA8_IMAGE_TREE_H
 
-#include "base/buf.h"
-#include "base/err.h"
+#include "../base/buf.h"
+#include "../base/err.h"
 #include "unpack.h"
 
 #include <stdbool.h>

@@ -18,11 +18,11 @@
 #include "tar.h"
 #include "unpack.h"
 
-#include "base/clock.h"
-#include "base/fd.h"
-#include "base/json.h"
-#include "base/log.h"
-#include "base/text.h"
+#include "../base/clock.h"
+#include "../base/fd.h"
+#include "../base/json.h"
+#include "../base/log.h"
+#include "../base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -60,36 +60,28 @@ int catalog_label_check(struct catalog *c, const char *sandbox, const char *labe
 }
 
 static int insert(struct catalog *c, const char *sandbox, const struct checkpoint_row *r,
-	const char *parent, const char *layer, struct err *e)
+	struct err *e)
 {
 	return db_run(c,
 		"INSERT INTO checkpoint (id, sandbox, label, parent, layer, created_ns, size_bytes,"
 		" pause_us, hash, durable) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-		ARGS(TEXT(r->id), TEXT(sandbox), TEXT(r->label), TEXT(parent), TEXT(layer),
+		ARGS(TEXT(r->id), TEXT(sandbox), TEXT(r->label), TEXT(r->parent), TEXT(r->layer),
 			INT(r->created_ns), INT(r->size_bytes), INT(r->pause_us), TEXT(r->hash),
 			INT(r->durable)),
 		e);
 }
 
-int catalog_checkpoint_add(struct catalog *c, const char *sandbox, const struct checkpoint_row *r,
-	const char *new_layer, struct err *e)
+int catalog_checkpoint_add(
+	struct catalog *c, const char *sandbox, const struct checkpoint_row *r, struct err *e)
 {
 	cleanup_txn struct txn t = {0};
-	struct sandbox_row s = {0};
-	char layer[CATALOG_ID_SIZE], parent[CATALOG_ID_SIZE];
 	int n = txn_begin(&t, c, e);
 
-	if (n < 0 || (n = catalog_sandbox_get(c, sandbox, &s, e)) < 0)
+	if (n < 0)
 		return n;
-	memcpy(layer, s.layer, sizeof(layer));
-	memcpy(parent, s.checkpoint, sizeof(parent));
-	sandbox_row_release(&s);
-	if (!layer[0])
-		return err_set(e, ERR_WRONG_STATE, 0, "the sandbox has no disk yet");
 	if (r->label && (n = catalog_label_check(c, sandbox, r->label, e)) < 0)
 		return n;
-	if ((n = insert(c, sandbox, r, parent, layer, e)) < 0 ||
-		(n = layer_add_current(c, sandbox, new_layer, layer, e)) < 0)
+	if ((n = insert(c, sandbox, r, e)) < 0)
 		return n;
 	n = db_run(c, "UPDATE sandbox SET checkpoint = ?2 WHERE id = ?1",
 		ARGS(TEXT(sandbox), TEXT(r->id)), e);
