@@ -12,7 +12,7 @@
 
 #include <stdarg.h>
 
-/* Only clang lets an explicit (void) say that a result is ignored on purpose; CI builds with both. */
+/* Only clang lets an explicit (void) say that a result is ignored on purpose; CI has both. */
 #ifdef __clang__
 #define must_check __attribute__((warn_unused_result))
 #else

@@ -293,11 +293,11 @@ static int check_file(int fd, const char *what, int mode, struct err *e)
 	if (!S_ISREG(st.st_mode))
 		return err_set(e, ERR_USAGE, 0, "%s (descriptor %d) is no regular file", what, fd);
 	if ((flags & O_ACCMODE) != O_RDWR && (flags & O_ACCMODE) != mode)
-		return err_set(e, ERR_USAGE, 0, "%s (descriptor %d) is opened the wrong way", what,
-			fd);
+		return err_set(
+			e, ERR_USAGE, 0, "%s (descriptor %d) is opened the wrong way", what, fd);
 	if (mode == O_RDWR && (st.st_size > 0 || (flags & O_APPEND)))
-		return err_set(e, ERR_USAGE, 0, "%s (descriptor %d) is not empty or appends", what,
-			fd);
+		return err_set(
+			e, ERR_USAGE, 0, "%s (descriptor %d) is not empty or appends", what, fd);
 	return 0;
 }
 

@@ -59,8 +59,8 @@ int catalog_label_check(struct catalog *c, const char *sandbox, const char *labe
 	return err_hint(e, "another label, or: kosa8 checkpoint rm NAME LABEL");
 }
 
-static int insert(struct catalog *c, const char *sandbox, const struct checkpoint_row *r,
-	struct err *e)
+static int insert(
+	struct catalog *c, const char *sandbox, const struct checkpoint_row *r, struct err *e)
 {
 	return db_run(c,
 		"INSERT INTO checkpoint (id, sandbox, label, parent, layer, created_ns, size_bytes,"

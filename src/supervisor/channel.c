@@ -23,7 +23,7 @@ enum channel_state { CHANNEL_SYNCING, CHANNEL_OPEN, CHANNEL_HELD, CHANNEL_BROKEN
 
 struct request {
 	uint32_t number; /* 0: free */
-	channel_reply_fn *reply;
+	void (*reply)(void *ctx, const struct agent_reply *reply);
 	void *ctx;
 };
 
@@ -161,7 +161,7 @@ uint32_t channel_number(struct channel *ch)
 }
 
 int channel_request(struct channel *ch, uint16_t type, const struct buf *payload,
-	channel_reply_fn *reply, void *ctx, struct err *e)
+	void (*reply)(void *ctx, const struct agent_reply *reply), void *ctx, struct err *e)
 {
 	if (ch->state == CHANNEL_BROKEN)
 		return err_set(e, ERR_WRONG_STATE, 0, "the channel to the guest is broken");

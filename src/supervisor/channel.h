@@ -51,9 +51,9 @@ void channel_send(
 uint32_t channel_number(struct channel *ch);
 /* Sends a request; reply is called once: with the agent's answer, or with NULL when the channel
  * breaks or is freed. */
-typedef void channel_reply_fn(void *ctx, const struct agent_reply *reply);
 int channel_request(struct channel *ch, uint16_t type, const struct buf *payload,
-	channel_reply_fn *reply, void *ctx, struct err *e) must_check;
+	void (*reply)(void *ctx, const struct agent_reply *reply), void *ctx,
+	struct err *e) must_check;
 
 /* Reads and writes what is possible now. 1 progress, 0 idle, <0 broken. */
 int channel_process(struct channel *ch);

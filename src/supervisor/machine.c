@@ -328,7 +328,7 @@ const struct machine_image *machine_image_at(const struct machine *m, size_t i)
 struct attach {
 	struct machine *m;
 	uint32_t lun;
-	machine_attached_fn *done;
+	void (*done)(void *ctx, const struct err *why);
 	void *ctx;
 };
 
@@ -380,8 +380,8 @@ static int add_lun(struct machine *m, const char *digest, struct attached **ret,
 	return 0;
 }
 
-int machine_attach(
-	struct machine *m, const char *digest, machine_attached_fn *done, void *ctx, struct err *e)
+int machine_attach(struct machine *m, const char *digest,
+	void (*done)(void *ctx, const struct err *why), void *ctx, struct err *e)
 {
 	struct attached *found = NULL;
 	cleanup_buf struct buf payload;

@@ -64,8 +64,7 @@ void machine_kick(struct machine *m);
 
 /* Makes the image available in the guest; done is called with NULL, or with what went wrong. At
  * once when it is there already. images_dirfd as in the source. */
-typedef void machine_attached_fn(void *ctx, const struct err *why);
-int machine_attach(struct machine *m, const char *digest, machine_attached_fn *done, void *ctx,
-	struct err *e) must_check;
+int machine_attach(struct machine *m, const char *digest,
+	void (*done)(void *ctx, const struct err *why), void *ctx, struct err *e) must_check;
 
 #endif

@@ -106,7 +106,8 @@ static inline void test_write(const struct home *h, const char *name, const void
 		test_bail(name);
 }
 
-/* No file of this process may grow beyond so many bytes, as on a full disk; RLIM_INFINITY ends it. */
+/* No file of this process may grow beyond so many bytes, as on a full disk; RLIM_INFINITY ends it.
+ */
 static inline void test_limit_files(rlim_t bytes)
 {
 	struct rlimit limit;
