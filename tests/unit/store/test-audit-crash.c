@@ -47,8 +47,8 @@ static void fresh_log(void)
 		free(heads[i]);
 		logs[i] = test_read(&home, LOG, &log_lens[i]);
 		heads[i] = test_read(&home, HEAD, NULL);
-		if (catalog_audit_get(catalog, &marks[i].count, marks[i].hash, marks[i].key,
-			    &test_err) < 0)
+		if (catalog_audit_get(
+			    catalog, &marks[i].count, marks[i].hash, marks[i].key, &test_err) < 0)
 			test_bail("catalog_audit_get");
 	}
 }
@@ -66,8 +66,8 @@ static void set(int n, const char *tail, int head, int mark)
 		test_write(&home, HEAD, heads[head], strlen(heads[head]));
 	else if (unlinkat(home.dirfd, HEAD, 0) < 0 && errno != ENOENT)
 		test_bail("unlink");
-	if (catalog_audit_mark(catalog, marks[mark].count, marks[mark].hash, marks[mark].key,
-		    &test_err) < 0)
+	if (catalog_audit_mark(
+		    catalog, marks[mark].count, marks[mark].hash, marks[mark].key, &test_err) < 0)
 		test_bail("catalog_audit_mark");
 }
 
@@ -110,8 +110,8 @@ static void expect_sealed(uint64_t count, const char *member, long long value, c
 	EQ_INT(json_integer_value(json_object_get(detail, member)), value, member);
 }
 
-static void expect_alarm(enum audit_damage damage, uint64_t first_bad, bool refused,
-	const char *what)
+static void expect_alarm(
+	enum audit_damage damage, uint64_t first_bad, bool refused, const char *what)
 {
 	struct audit_report r = verify();
 

@@ -74,7 +74,8 @@ static void expect(enum audit_damage damage, uint64_t first_bad, const char *wha
 			(unsigned long long)first_bad, r.text);
 	put_back();
 	r = verify();
-	OK(r.damage == AUDIT_OK && r.count == RECORDS && !r.unsealed, "control: put back, it holds");
+	OK(r.damage == AUDIT_OK && r.count == RECORDS && !r.unsealed,
+		"control: put back, it holds");
 }
 
 static void write_pieces(size_t n, const size_t (*pieces)[2])
@@ -88,7 +89,7 @@ static void write_pieces(size_t n, const size_t (*pieces)[2])
 	test_write(&home, LOG, b.data, b.len);
 }
 /* Records [from, to), ... */
-#define PIECES(...)                                                                       \
+#define PIECES(...)                                                                \
 	write_pieces(sizeof((const size_t[][2]){__VA_ARGS__}) / sizeof(size_t[2]), \
 		(const size_t[][2]){__VA_ARGS__})
 

@@ -64,8 +64,7 @@ static void test_content(void)
 	OK(audit_verify(&home, catalog, &report, &test_err) == 0 && report.damage == AUDIT_OK &&
 			report.count == 0,
 		"a log that was never written holds");
-	OK(audit_read(&home, 1, count_record, &n, &test_err) == 0 && n == 0,
-		"and has no records");
+	OK(audit_read(&home, 1, count_record, &n, &test_err) == 0 && n == 0, "and has no records");
 	OK(audit_open(&home, catalog, &a, &test_err) == 0, "audit_open");
 	EQ_INT(audit_begin(a, &ev, &seq, &test_err), 0, "audit_begin");
 	EQ_INT(seq, 1, "the first record");
