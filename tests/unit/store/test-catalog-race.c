@@ -10,6 +10,7 @@ static struct catalog *reopen(struct home *h)
 {
 	struct catalog *c;
 
+	home_release(h);
 	if (home_open(true, h, &test_err) < 0 || catalog_open(h, &c, &test_err) < 0) {
 		printf("# %s\n", test_err.what);
 		_exit(99);
@@ -28,7 +29,7 @@ static void wait_for(int pipe_fds[2])
 /* 0: won, 1: ERR_EXISTS as it should be, 2: anything else. The winner stays until all are done. */
 static int creator(int n)
 {
-	struct home h;
+	struct home h = {0};
 	struct catalog *c = reopen(&h);
 	struct sandbox_row row;
 	int lock;
@@ -80,7 +81,7 @@ static void test_one_name(void)
 /* Makes and removes sandboxes, while others sweep. None may be swept away under it. */
 static int maker(int n)
 {
-	struct home h;
+	struct home h = {0};
 	struct catalog *c = reopen(&h);
 	char name[32];
 
@@ -121,7 +122,7 @@ static int maker(int n)
 
 static int sweeper(int n)
 {
-	struct home h;
+	struct home h = {0};
 	struct catalog *c = reopen(&h);
 	int rounds = 0;
 	char byte;
@@ -178,7 +179,7 @@ static void test_sweeping(void)
 
 static int epochs(int n)
 {
-	struct home h;
+	struct home h = {0};
 	struct catalog *c = reopen(&h);
 	struct sandbox_row row;
 	uint32_t epoch;
