@@ -10,6 +10,7 @@
 
 #include "home.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define CATALOG_ID_SIZE 17 /* 16 hex digits and NUL: sandboxes, layers, checkpoints */

@@ -24,7 +24,7 @@ static char test_dir[128]; /* a folder; the state directory is test_dir/home */
 static pid_t test_owner;
 static struct err test_err;
 
-static inline void test_remove(void)
+static inline void test_cleanup(void)
 {
 	if (getpid() == test_owner)
 		(void)!file_remove_tree(AT_FDCWD, test_dir);
@@ -47,7 +47,7 @@ static inline void test_setup(void)
 	if (!mkdtemp(test_dir))
 		test_bail("mkdtemp");
 	test_owner = getpid();
-	(void)atexit(test_remove);
+	(void)atexit(test_cleanup);
 	(void)snprintf(home, sizeof(home), "%s/home", test_dir);
 	(void)setenv("KOSA8_HOME", home, 1);
 	(void)setvbuf(stdout, NULL, _IOLBF, 0);

@@ -138,7 +138,6 @@ static void test_changed(void)
 /* A record made anew, with a hash that fits its bytes. */
 static void remake(size_t n)
 {
-	cleanup_json *o = NULL;
 	cleanup_buf struct buf b, record;
 	struct audit_event ev = {.action = "forged", .actor = &actor};
 	struct audit_scan s;
@@ -243,7 +242,6 @@ static void test_head(void)
 	if (unlinkat(home.dirfd, HEAD, 0) < 0)
 		test_bail("unlink");
 	expect(AUDIT_BAD_HEAD, 0, "the head deleted");
-	cleanup_fd int dir = dir_open(home.dirfd, "audit", false, 0);
 	const char *const names[] = {LOG, HEAD, KEY};
 	for (size_t i = 0; i < 3; i++)
 		if (unlinkat(home.dirfd, names[i], 0) < 0)
