@@ -76,9 +76,9 @@ int confine_limits(const struct confine_limits *l, struct err *e)
 /* linux/landlock.h of Debian 12 knows ABI 1 and 2; the rest is from the kernel's
  * Documentation/userspace-api/landlock.rst. */
 #define LANDLOCK_FS_ALL_ABI_1 ((1ull << 13) - 1)
-#define LANDLOCK_FS_REFER (1ull << 13)	  /* ABI 2 */
-#define LANDLOCK_FS_TRUNCATE (1ull << 14) /* ABI 3 */
-#define LANDLOCK_NET_ALL 3ull		  /* ABI 4: bind and connect, TCP */
+#define LANDLOCK_FS_REFER (1ull << 13)	   /* ABI 2 */
+#define LANDLOCK_FS_TRUNCATE (1ull << 14)  /* ABI 3 */
+#define LANDLOCK_NET_ALL 3ull		   /* ABI 4: bind and connect, TCP */
 #define LANDLOCK_FS_IOCTL_DEV (1ull << 15) /* ABI 5 */
 #define LANDLOCK_SCOPE_ALL 3ull		   /* ABI 6: abstract sockets, signals */
 
@@ -91,8 +91,7 @@ int confine_landlock(struct err *e)
 {
 	struct landlock_attr a = {.fs = LANDLOCK_FS_ALL_ABI_1};
 	size_t size = offsetof(struct landlock_attr, net);
-	long abi = syscall(
-		SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
 
 	if (abi < 1)
 		return 0;
@@ -140,24 +139,59 @@ int confine_capabilities(struct err *e)
 /* ---- stage 6 ---- */
 
 static const int allowed[] = {
-	SCMP_SYS(read), SCMP_SYS(pread64), SCMP_SYS(write), SCMP_SYS(pwrite64), SCMP_SYS(lseek),
-	SCMP_SYS(close), SCMP_SYS(ftruncate), SCMP_SYS(fallocate), SCMP_SYS(poll),
+	SCMP_SYS(read),
+	SCMP_SYS(pread64),
+	SCMP_SYS(write),
+	SCMP_SYS(pwrite64),
+	SCMP_SYS(lseek),
+	SCMP_SYS(close),
+	SCMP_SYS(ftruncate),
+	SCMP_SYS(fallocate),
+	SCMP_SYS(poll),
 	/* memory; mmap and mprotect below */
-	SCMP_SYS(brk), SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise),
+	SCMP_SYS(brk),
+	SCMP_SYS(munmap),
+	SCMP_SYS(mremap),
+	SCMP_SYS(madvise),
 	/* threads of our own */
-	SCMP_SYS(futex), SCMP_SYS(set_robust_list), SCMP_SYS(rseq), SCMP_SYS(sched_yield),
-	SCMP_SYS(sched_getaffinity), SCMP_SYS(gettid), SCMP_SYS(getpid), SCMP_SYS(exit),
-	SCMP_SYS(exit_group), SCMP_SYS(rt_sigprocmask), SCMP_SYS(rt_sigreturn),
-	SCMP_SYS(rt_sigaction), SCMP_SYS(sigaltstack), SCMP_SYS(restart_syscall),
-	SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday), SCMP_SYS(getrandom),
+	SCMP_SYS(futex),
+	SCMP_SYS(set_robust_list),
+	SCMP_SYS(rseq),
+	SCMP_SYS(sched_yield),
+	SCMP_SYS(sched_getaffinity),
+	SCMP_SYS(gettid),
+	SCMP_SYS(getpid),
+	SCMP_SYS(exit),
+	SCMP_SYS(exit_group),
+	SCMP_SYS(rt_sigprocmask),
+	SCMP_SYS(rt_sigreturn),
+	SCMP_SYS(rt_sigaction),
+	SCMP_SYS(sigaltstack),
+	SCMP_SYS(restart_syscall),
+	SCMP_SYS(clock_gettime),
+	SCMP_SYS(gettimeofday),
+	SCMP_SYS(getrandom),
 };
 
 /* What glibc, libarchive and sanitizers try and can do without. */
 static const int refused[] = {
-	SCMP_SYS(open), SCMP_SYS(openat), SCMP_SYS(access), SCMP_SYS(faccessat),
-	SCMP_SYS(faccessat2), SCMP_SYS(stat), SCMP_SYS(lstat), SCMP_SYS(fstat),
-	SCMP_SYS(newfstatat), SCMP_SYS(readlink), SCMP_SYS(readlinkat), SCMP_SYS(getcwd),
-	SCMP_SYS(ioctl), SCMP_SYS(fcntl), SCMP_SYS(prctl), SCMP_SYS(sysinfo), SCMP_SYS(prlimit64),
+	SCMP_SYS(open),
+	SCMP_SYS(openat),
+	SCMP_SYS(access),
+	SCMP_SYS(faccessat),
+	SCMP_SYS(faccessat2),
+	SCMP_SYS(stat),
+	SCMP_SYS(lstat),
+	SCMP_SYS(fstat),
+	SCMP_SYS(newfstatat),
+	SCMP_SYS(readlink),
+	SCMP_SYS(readlinkat),
+	SCMP_SYS(getcwd),
+	SCMP_SYS(ioctl),
+	SCMP_SYS(fcntl),
+	SCMP_SYS(prctl),
+	SCMP_SYS(sysinfo),
+	SCMP_SYS(prlimit64),
 };
 
 static int add_rules(scmp_filter_ctx f)

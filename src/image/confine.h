@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 struct confine_limits {
-	uint64_t cpu_seconds; /* SIGXCPU at the end of them */
+	uint64_t cpu_seconds;  /* SIGXCPU at the end of them */
 	uint64_t memory_bytes; /* RLIMIT_DATA */
 	uint64_t file_bytes;   /* RLIMIT_FSIZE */
 };

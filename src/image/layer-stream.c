@@ -27,9 +27,9 @@ struct layer_stream {
 	uint64_t read_bytes; /* of the file */
 	uint64_t used_bytes; /* of those, given to the decompressor */
 	uint64_t out_bytes;
-	bool eof;    /* of the file */
+	bool eof;     /* of the file */
 	bool in_unit; /* inside a gzip member or zstd frame */
-	bool padded; /* zeros after the last unit: nothing else may follow */
+	bool padded;  /* zeros after the last unit: nothing else may follow */
 	const unsigned char *in;
 	size_t in_len;
 	z_stream z;
@@ -77,7 +77,11 @@ static int detect(struct layer_stream *s, struct err *e)
 		size_t len;
 		const char *name;
 	} others[] = {
-		{"BZh", 3, "bzip2"}, {"\xfd" "7zXZ", 5, "xz"}, {"\x04\x22\x4d\x18", 4, "lz4"},
+		{"BZh", 3, "bzip2"},
+		{"\xfd"
+		 "7zXZ",
+			5, "xz"},
+		{"\x04\x22\x4d\x18", 4, "lz4"},
 		{"PK\x03\x04", 4, "zip"},
 	};
 
@@ -220,10 +224,9 @@ static int unzstd_some(struct layer_stream *s, size_t *ret_len, struct err *e)
 		if (starting && !is_zstd(s))
 			return other_data(e);
 		if (ZSTD_getErrorCode(r) == ZSTD_error_frameParameter_windowTooLarge)
-			return err_set(e, ERR_LIMIT, 0,
-				"the layer's zstd window is larger than 128 MiB");
-		return err_set(
-			e, ERR_CORRUPT, 0, "damaged zstd data: %s", ZSTD_getErrorName(r));
+			return err_set(
+				e, ERR_LIMIT, 0, "the layer's zstd window is larger than 128 MiB");
+		return err_set(e, ERR_CORRUPT, 0, "damaged zstd data: %s", ZSTD_getErrorName(r));
 	}
 	s->in_unit = r != 0;
 	s->used_bytes += in.pos;

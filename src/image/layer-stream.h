@@ -27,8 +27,8 @@ void layer_stream_freep(struct layer_stream **s);
 
 /* The next bytes, valid until the next call; *ret_len is 0 at the end, which is reached only when
  * the whole file was read and all checks held. ERR_CORRUPT, ERR_LIMIT, ERR_UNSUPPORTED. */
-int layer_stream_next(struct layer_stream *s, const void **ret, size_t *ret_len, struct err *e)
-	must_check;
+int layer_stream_next(
+	struct layer_stream *s, const void **ret, size_t *ret_len, struct err *e) must_check;
 /* After the end: SHA-256 of all bytes, hex. Once. */
 void layer_stream_digest(struct layer_stream *s, char ret[static SHA256_HEX_SIZE]);
 

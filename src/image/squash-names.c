@@ -230,8 +230,7 @@ static int create_writers(struct names *n)
 	sqfs_file_t *f = &n->s->file.base;
 
 	n->inodes = sqfs_meta_writer_create(f, n->s->compressor, 0);
-	n->listings = sqfs_meta_writer_create(
-		f, n->s->compressor, SQFS_META_WRITER_KEEP_IN_MEMORY);
+	n->listings = sqfs_meta_writer_create(f, n->s->compressor, SQFS_META_WRITER_KEEP_IN_MEMORY);
 	if (!n->inodes || !n->listings)
 		return SQFS_ERROR_ALLOC;
 	n->dirs = sqfs_dir_writer_create(n->listings, SQFS_DIR_WRITER_CREATE_EXPORT_TABLE);

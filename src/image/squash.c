@@ -94,8 +94,7 @@ static int begin_file(void *ctx, struct tree_inode *inode, struct err *e)
 {
 	struct squash *s = ctx;
 
-	return data_err(
-		s, sqfs_block_processor_begin_file(s->processor, &inode->data, NULL, 0), e);
+	return data_err(s, sqfs_block_processor_begin_file(s->processor, &inode->data, NULL, 0), e);
 }
 
 static int put_data(void *ctx, const void *data, size_t len, struct err *e)
@@ -147,8 +146,8 @@ static int write_end(struct squash *s)
 	return r < 0 ? r : sqfs_super_write(&s->super, &s->file.base);
 }
 
-int squash_finish(struct squash *s, struct tree *t, uint64_t *ret_inodes, uint64_t *ret_size,
-	struct err *e)
+int squash_finish(
+	struct squash *s, struct tree *t, uint64_t *ret_inodes, uint64_t *ret_size, struct err *e)
 {
 	int r = sqfs_block_processor_finish(s->processor);
 

@@ -347,8 +347,7 @@ static void set_shown(struct layer *l, const char *name)
  * was ignored, and what was ignored may be the name. */
 static int check_warning(struct layer *l, int status, struct err *e)
 {
-	if (status == ARCHIVE_OK ||
-		(status == ARCHIVE_WARN && archive_errno(l->a) == EILSEQ))
+	if (status == ARCHIVE_OK || (status == ARCHIVE_WARN && archive_errno(l->a) == EILSEQ))
 		return 0;
 	return archive_failed(l, e);
 }
@@ -385,8 +384,8 @@ static bool all_zero(const unsigned char *p, size_t len)
  * has but did not use, then what it never asked for. */
 static int read_padding(struct layer *l, struct err *e)
 {
-	uint64_t unused = l->totals->tar_bytes - l->tar_start -
-			  (uint64_t)archive_filter_bytes(l->a, 0);
+	uint64_t unused =
+		l->totals->tar_bytes - l->tar_start - (uint64_t)archive_filter_bytes(l->a, 0);
 	const unsigned char *p;
 	size_t len = unused < l->chunk_len ? (size_t)unused : l->chunk_len;
 	const void *data;
@@ -420,8 +419,8 @@ static int apply(struct layer *l, struct err *e)
 	return r == 0 ? read_padding(l, e) : r;
 }
 
-int tar_apply(int fd, struct tree *t, const struct tar_options *options,
-	struct tar_totals *totals, char ret_digest[static SHA256_HEX_SIZE], struct err *e)
+int tar_apply(int fd, struct tree *t, const struct tar_options *options, struct tar_totals *totals,
+	char ret_digest[static SHA256_HEX_SIZE], struct err *e)
 {
 	__attribute__((cleanup(layer_release))) struct layer l = {
 		.t = t, .sink = &options->sink, .totals = totals, .tar_start = totals->tar_bytes};

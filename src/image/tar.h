@@ -32,8 +32,7 @@ struct tar_options {
 
 /* Reads layer `fd` (borrowed) to its end and applies it as the next layer of t. ret_digest: SHA-256
  * of the uncompressed tar. On failure t holds part of the layer; *e names layer and entry. */
-int tar_apply(int fd, struct tree *t, const struct tar_options *options,
-	struct tar_totals *totals, char ret_digest[static SHA256_HEX_SIZE], struct err *e)
-	must_check;
+int tar_apply(int fd, struct tree *t, const struct tar_options *options, struct tar_totals *totals,
+	char ret_digest[static SHA256_HEX_SIZE], struct err *e) must_check;
 
 #endif

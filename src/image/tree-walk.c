@@ -39,8 +39,7 @@ static bool part_is(const struct tree_part *p, const char *s)
 int tree_path_parse(const char *s, struct tree_path *ret, struct err *e)
 {
 	if (strlen(s) > UNPACK_PATH_MAX)
-		return err_set(
-			e, ERR_LIMIT, 0, "a name of more than %d bytes", UNPACK_PATH_MAX);
+		return err_set(e, ERR_LIMIT, 0, "a name of more than %d bytes", UNPACK_PATH_MAX);
 	ret->count = 0;
 	for (;;) {
 		struct tree_part p = next_part(&s);
@@ -85,8 +84,8 @@ static int walk_part(struct walk *w, struct tree_part p, struct err *e)
 	struct tree_node *n;
 
 	if (++w->steps > UNPACK_STEPS_MAX)
-		return err_set(e, ERR_LIMIT, 0, "more than %d steps to find the folder",
-			UNPACK_STEPS_MAX);
+		return err_set(
+			e, ERR_LIMIT, 0, "more than %d steps to find the folder", UNPACK_STEPS_MAX);
 	if (part_is(&p, "."))
 		return 0;
 	if (part_is(&p, "..")) {

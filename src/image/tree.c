@@ -372,8 +372,8 @@ int tree_put(struct tree *t, const struct tree_path *path, const struct tree_att
 	return 0;
 }
 
-int tree_link(struct tree *t, const struct tree_path *path, const struct tree_path *target,
-	struct err *e)
+int tree_link(
+	struct tree *t, const struct tree_path *path, const struct tree_path *target, struct err *e)
 {
 	struct tree_node *from_dir, *from, *parent;
 	int r = count_entry(t, e);

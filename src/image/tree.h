@@ -49,7 +49,7 @@ struct tree_inode {
 
 struct tree_node {
 	struct tree_node *left;
-	struct tree_node *right; /* once sealed: the next in order, and left is NULL */
+	struct tree_node *right;  /* once sealed: the next in order, and left is NULL */
 	struct tree_node *parent; /* NULL: the root folder */
 	struct tree_inode *inode;
 	uint32_t priority;
@@ -99,8 +99,8 @@ int tree_link(struct tree *t, const struct tree_path *path, const struct tree_pa
 	struct err *e) must_check;
 /* Hides name in the folder of path's last component, or all in the folder (name NULL), as far as it
  * is of lower layers. path's last component is the whiteout's own name and does not matter. */
-int tree_hide(struct tree *t, const struct tree_path *path, const char *name, struct err *e)
-	must_check;
+int tree_hide(
+	struct tree *t, const struct tree_path *path, const char *name, struct err *e) must_check;
 /* Replaces the attributes; xattrs is copied. */
 int tree_set_xattrs(struct tree *t, struct tree_inode *inode, const struct buf *xattrs,
 	struct err *e) must_check;

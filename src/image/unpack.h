@@ -41,7 +41,8 @@
  *    and attributes do not matter; its target is looked for in the tree as it is at that entry.
  *  - .wh.NAME of any type hides NAME, .wh..wh..opq all in its folder, of lower layers only,
  *    wherever in the tar it stands. A folder that is hidden but has entries of the same layer in it
- *    stays, as a made one. Other names that start with .wh..wh. (AUFS) are skipped. ".wh.", ".wh..",
+ *    stays, as a made one. Other names that start with .wh..wh. (AUFS) are skipped. ".wh.",
+ * ".wh..",
  *    ".wh..." and folders named .wh.* are refused.
  *  - Sockets are skipped. Extended attributes outside user., trusted. and security. cannot be
  *    stored in squashfs and are dropped; trusted.overlay.* and user.overlay.* are dropped, they
@@ -78,10 +79,10 @@ struct unpack_limits {
 	uint64_t ratio;		    /* uncompressed : compressed, of one layer */
 	uint64_t ratio_after_bytes; /* uncompressed bytes from which ratio counts */
 };
-#define UNPACK_LIMITS                                                           \
-	{                                                                       \
-		.entries = 2000000, .total_bytes = 64ull << 30, .ratio = 200,   \
-		.ratio_after_bytes = 64ull << 20                                \
+#define UNPACK_LIMITS                                                         \
+	{                                                                     \
+		.entries = 2000000, .total_bytes = 64ull << 30, .ratio = 200, \
+		.ratio_after_bytes = 64ull << 20                              \
 	}
 
 #endif

@@ -7,7 +7,8 @@
 #include "image/tar.h"
 
 struct item {
-	char type; /* ustar typeflag: 0 file, 1 hard link, 2 symlink, 3 char, 4 block, 5 dir, 6 fifo */
+	char type; /* ustar typeflag: 0 file, 1 hard link, 2 symlink, 3 char, 4 block, 5 dir, 6 fifo
+		    */
 	const char *name;
 	const char *text; /* file: content; links: target */
 	unsigned mode;	  /* 0: 0644, folders 0755 */
@@ -15,11 +16,26 @@ struct item {
 	unsigned major, minor;
 	long mtime;
 };
-#define FILE_(n, ...) {.type = '0', .name = n, .text = __VA_ARGS__}
-#define HARD(n, target) {.type = '1', .name = n, .text = target}
-#define SYM(n, target) {.type = '2', .name = n, .text = target}
-#define DIR_(n, ...) {.type = '5', .name = n, ##__VA_ARGS__}
-#define WH(n) {.type = '0', .name = n, .text = ""}
+#define FILE_(n, ...)                                       \
+	{                                                   \
+		.type = '0', .name = n, .text = __VA_ARGS__ \
+	}
+#define HARD(n, target)                                \
+	{                                              \
+		.type = '1', .name = n, .text = target \
+	}
+#define SYM(n, target)                                 \
+	{                                              \
+		.type = '2', .name = n, .text = target \
+	}
+#define DIR_(n, ...)                                  \
+	{                                             \
+		.type = '5', .name = n, ##__VA_ARGS__ \
+	}
+#define WH(n)                                      \
+	{                                          \
+		.type = '0', .name = n, .text = "" \
+	}
 
 /* One header and its content, padded; names over 100 bytes are cut. */
 void put_item(struct buf *b, const struct item *i);
@@ -58,8 +74,8 @@ void image_start(struct image *im, const struct unpack_limits *limits);
 /* Applies a layer of raw bytes / of items; the return value of tar_apply(). */
 int image_raw(struct image *im, const struct buf *layer);
 int image_items(struct image *im, const struct item *items, size_t n);
-#define LAYER(im, ...)                                                                        \
-	image_items(im, (const struct item[]){__VA_ARGS__},                                   \
+#define LAYER(im, ...)                                      \
+	image_items(im, (const struct item[]){__VA_ARGS__}, \
 		sizeof((const struct item[]){__VA_ARGS__}) / sizeof(struct item))
 /* One line for each name: "d 755 etc", "f 644 a=content", "l s -> target", "c 600 n 1:3". Owner
  * other than 0:0 follows the mode ("f 644 5:6 a="), names of one inode have "#N" at the end.

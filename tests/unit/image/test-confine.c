@@ -127,8 +127,8 @@ static int try_kill(void)
 
 static int try_exec_memory(void)
 {
-	void *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS,
-		-1, 0);
+	void *p = mmap(
+		NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	return p != MAP_FAILED ? 0 : -1;
 }

@@ -145,7 +145,11 @@ static void test_others(void)
 {
 	static const struct {
 		const char *bytes, *name;
-	} others[] = {{"BZh91AY&SY", "bzip2"}, {"\xfd" "7zXZ", "xz"}, {"PK\x03\x04", "zip"}};
+	} others[] = {{"BZh91AY&SY", "bzip2"},
+		{"\xfd"
+		 "7zXZ",
+			"xz"},
+		{"PK\x03\x04", "zip"}};
 
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
 		buf_reset(&packed);

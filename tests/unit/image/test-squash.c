@@ -33,8 +33,7 @@ static void output_on(struct output *o, int fd)
 
 	memset(o, 0, sizeof(*o));
 	o->fd = fd;
-	if (tree_init(&o->tree, &limits, &o->err) < 0 ||
-		squash_new(o->fd, &o->squash, &o->err) < 0)
+	if (tree_init(&o->tree, &limits, &o->err) < 0 || squash_new(o->fd, &o->squash, &o->err) < 0)
 		abort();
 }
 
@@ -235,8 +234,8 @@ static void test_deterministic(void)
 	EQ_INT(output_layer(&o), 0, "many files");
 	EQ_INT(output_finish(&o), 0, "the image");
 	OK(sha256_hex_of_fd(o.fd, first) == 0, "its digest");
-	EQ_STR(unsquashfs("-cat", "many/a-rather-long-name-19999"),
-		"many/a-rather-long-name-19999", "a name at the end of a large folder");
+	EQ_STR(unsquashfs("-cat", "many/a-rather-long-name-19999"), "many/a-rather-long-name-19999",
+		"a name at the end of a large folder");
 	output_end(&o);
 	output_start(&o);
 	put_many();

@@ -73,8 +73,8 @@ static void test_attributes(void)
 	refused(LAYER(&im, FILE_("x", "", .uid = 4294967295)), ERR_INVALID, "user id 4294967295",
 		"the id that is no id");
 	start();
-	refused(LAYER(&im, {.type = '3', .name = "c", .major = 4096}), ERR_INVALID,
-		"device number", "a device number over 12 bits");
+	refused(LAYER(&im, {.type = '3', .name = "c", .major = 4096}), ERR_INVALID, "device number",
+		"a device number over 12 bits");
 
 	start();
 	OK(LAYER(&im, FILE_("t", "", .mtime = 1234567890), FILE_("o", "", .mtime = -5),

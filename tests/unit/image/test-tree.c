@@ -110,7 +110,8 @@ static void test_hardlinks(void)
 	refused(LAYER(&im, DIR_("d"), HARD("b", "d")), ERR_INVALID, "is a folder",
 		"a folder as the target");
 	start();
-	refused(LAYER(&im, HARD("b", "..")), ERR_INVALID, "a name with \"..\"", "a hard link to ..");
+	refused(LAYER(&im, HARD("b", "..")), ERR_INVALID, "a name with \"..\"",
+		"a hard link to ..");
 	start();
 	refused(LAYER(&im, FILE_("tmp/canary", ""), HARD("b", "tmp/canary/secret")), ERR_INVALID,
 		"not a folder", "a target below a file");
@@ -186,8 +187,8 @@ static void test_symlinks(void)
 	ends_as("l l -> no/../where\nd 755 where\nf 644 where/x=1\n", "makes no more than needed");
 
 	start();
-	OK(LAYER(&im, SYM("d", "/tmp"), DIR_("tmp"), FILE_("tmp/secret", "1"), FILE_("tmp/b", "1")) ==
-			0,
+	OK(LAYER(&im, SYM("d", "/tmp"), DIR_("tmp"), FILE_("tmp/secret", "1"),
+		   FILE_("tmp/b", "1")) == 0,
 		"a lower layer");
 	OK(LAYER(&im, WH("d/.wh.secret")) == 0, "a whiteout through a link");
 	ends_as("l d -> /tmp\nd 755 tmp\nf 644 tmp/b=1\n", "hides inside the image");
@@ -199,8 +200,8 @@ static void test_symlinks(void)
 	refused(LAYER(&im, SYM("s", "s/s"), FILE_("s/x", "")), ERR_LIMIT, "symbolic links",
 		"a link to itself");
 	start();
-	refused(LAYER(&im, FILE_("f", ""), FILE_("f/x", "")), ERR_INVALID,
-		"\"f\" is not a folder", "a file as a parent");
+	refused(LAYER(&im, FILE_("f", ""), FILE_("f/x", "")), ERR_INVALID, "\"f\" is not a folder",
+		"a file as a parent");
 	start();
 	refused(LAYER(&im, SYM("s", "")), ERR_INVALID, "without a target", "an empty target");
 }
