@@ -41,33 +41,34 @@ const char *confine_namespaces(void)
 	return "user, network, mount, IPC, host name and process";
 }
 
-static int set_limit(int what, uint64_t value, const char *name, struct err *e)
+static int set_limit(int what, uint64_t soft, uint64_t hard, const char *name, struct err *e)
 {
 	struct rlimit l;
 
 	if (getrlimit((__rlimit_resource_t)what, &l) < 0)
 		return err_errno(e, errno, "cannot read the limit of %s", name);
-	if (l.rlim_max == RLIM_INFINITY || l.rlim_max > value)
-		l.rlim_max = value;
-	l.rlim_cur = l.rlim_max;
+	if (l.rlim_max == RLIM_INFINITY || l.rlim_max > hard)
+		l.rlim_max = hard;
+	l.rlim_cur = l.rlim_max < soft ? l.rlim_max : soft;
 	if (setrlimit((__rlimit_resource_t)what, &l) < 0)
 		return err_errno(e, errno, "cannot limit %s", name);
 	return 0;
 }
 
-/* Stage 3. SIGXFSZ is ignored: a write over the limit then fails with EFBIG and is reported. */
+/* Stage 3. The hard limit of CPU time kills with SIGKILL, which says nothing: the soft one comes
+ * first. SIGXFSZ is ignored: a write over the limit then fails with EFBIG and is reported. */
 int confine_limits(const struct confine_limits *l, struct err *e)
 {
-	int r = set_limit(RLIMIT_CORE, 0, "core files", e);
+	int r = set_limit(RLIMIT_CORE, 0, 0, "core files", e);
 
 	(void)signal(SIGXFSZ, SIG_IGN);
 	if (r == 0)
-		r = set_limit(RLIMIT_CPU, l->cpu_seconds, "CPU time", e);
+		r = set_limit(RLIMIT_CPU, l->cpu_seconds, l->cpu_seconds + 1, "CPU time", e);
 	if (r == 0)
-		r = set_limit(RLIMIT_FSIZE, l->file_bytes, "file size", e);
+		r = set_limit(RLIMIT_FSIZE, l->file_bytes, l->file_bytes, "file size", e);
 #ifndef __SANITIZE_ADDRESS__ /* its shadow memory is larger */
 	if (r == 0)
-		r = set_limit(RLIMIT_DATA, l->memory_bytes, "memory", e);
+		r = set_limit(RLIMIT_DATA, l->memory_bytes, l->memory_bytes, "memory", e);
 #endif
 	return r;
 }

@@ -24,6 +24,9 @@ struct squash {
 	uint64_t data_end;   /* ... to here; then the tables */
 };
 
+/* squash-lz4.c. Return a SQFS_ERROR value. */
+int squash_lz4_create(uint32_t block_bytes, sqfs_compressor_t **ret) must_check;
+int squash_lz4_create_reader(uint32_t block_bytes, sqfs_compressor_t **ret) must_check;
 /* squash-names.c: inode, directory, export, id and attribute tables of a sealed tree, and the
  * fragment table between them, as the format's order wants it. */
 int squash_write_names(struct squash *s, struct tree *t, struct err *e) must_check;

@@ -16,16 +16,12 @@
 
 static int create_objects(struct squash *s)
 {
-	sqfs_compressor_config_t config;
 	sqfs_block_processor_desc_t desc;
 	int r;
 
-	r = sqfs_compressor_config_init(&config, SQFS_COMP_LZ4, BLOCK_BYTES, 0);
+	r = squash_lz4_create(BLOCK_BYTES, &s->compressor);
 	if (r == 0)
-		r = sqfs_compressor_create(&config, &s->compressor);
-	config.flags |= SQFS_COMP_FLAG_UNCOMPRESS;
-	if (r == 0)
-		r = sqfs_compressor_create(&config, &s->decompressor);
+		r = squash_lz4_create_reader(BLOCK_BYTES, &s->decompressor);
 	if (r == 0)
 		r = sqfs_super_init(&s->super, BLOCK_BYTES, 0, SQFS_COMP_LZ4);
 	if (r == 0)

@@ -310,13 +310,11 @@ static int check_descriptors(unsigned layers, struct err *e)
 	return r;
 }
 
-static int run(unsigned layers, struct err *e)
+static int run_confined(unsigned layers, struct err *e)
 {
 	pid_t pid = -1;
-	int r = check_descriptors(layers, e);
+	int r = confine_start(UNPACK_FD_LAYERS + layers, e);
 
-	if (r == 0)
-		r = confine_start(UNPACK_FD_LAYERS + layers, e);
 	if (r < 0)
 		return r;
 	const char *missing = confine_namespaces();
@@ -326,6 +324,19 @@ static int run(unsigned layers, struct err *e)
 	if (r == 0)
 		r = confine_monitor(layers, e);
 	return r < 0 ? r : wait_worker(pid, e);
+}
+
+/* Only an output that was found to be ours is emptied after a failure. */
+static int run(unsigned layers, struct err *e)
+{
+	int r = check_descriptors(layers, e);
+
+	if (r < 0)
+		return r;
+	r = run_confined(layers, e);
+	if (r < 0)
+		(void)!ftruncate(UNPACK_FD_OUTPUT, 0);
+	return r;
 }
 
 int main(int argc, char **argv)
@@ -340,9 +351,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	r = run((unsigned)layers, &e);
-	if (r < 0) {
-		(void)!ftruncate(UNPACK_FD_OUTPUT, 0);
+	if (r < 0)
 		report_error(&e);
-	}
 	return r == 0 ? 0 : 1;
 }
