@@ -153,7 +153,12 @@ static int read_tar(struct archive *a, int fd, const struct workdir *w, struct f
 	while ((n = archive_read_next_header(a, &ae)) == ARCHIVE_OK || n == ARCHIVE_WARN)
 		if ((r = add_entry(f, a, ae, w, chunk, e)) < 0)
 			return r;
-	return n == ARCHIVE_EOF ? 0 : read_failed(a, e);
+	if (n == ARCHIVE_EOF)
+		return 0;
+	if (f->len == 0 && archive_errno(a) == ARCHIVE_ERRNO_FILE_FORMAT)
+		return err_set(e, ERR_INVALID, 0,
+			"it is not a tar archive (plain, or compressed with gzip or zstd)");
+	return read_failed(a, e);
 }
 
 static int files_from_tar(int fd, const struct workdir *w, struct files *ret, struct err *e)

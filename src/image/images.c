@@ -189,7 +189,8 @@ void images_sweep(const struct images *i)
 		log_debug("removing what a dead worker left: blobs/%s", de->d_name);
 		int r = file_remove_tree(i->blobsfd, de->d_name);
 		if (r < 0)
-			log_warn("cannot remove %s/blobs/%s: %s", i->path, de->d_name, strerror(-r));
+			log_warn(
+				"cannot remove %s/blobs/%s: %s", i->path, de->d_name, strerror(-r));
 	}
 	(void)closedir(d);
 }
