@@ -155,7 +155,7 @@ static int read_tar(struct archive *a, int fd, const struct workdir *w, struct f
 			return r;
 	if (n == ARCHIVE_EOF)
 		return 0;
-	if (f->len == 0 && archive_errno(a) == ARCHIVE_ERRNO_FILE_FORMAT)
+	if (f->len == 0)
 		return err_set(e, ERR_INVALID, 0,
 			"it is not a tar archive (plain, or compressed with gzip or zstd)");
 	return read_failed(a, e);
