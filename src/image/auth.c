@@ -184,11 +184,13 @@ static int token_url(const struct challenge *c, const char *scope, char **ret, s
 		return err_wrap(e, "the registry names as its token server");
 	if (strchr(c->realm, '#'))
 		return err_set(e, ERR_PROTOCOL, 0, "the token server's address holds a '#'");
+	char *url = NULL;
 	if (!service || !asked ||
-		asprintf(ret, "%s%s%s%s%sscope=%s", c->realm, strchr(c->realm, '?') ? "&" : "?",
+		asprintf(&url, "%s%s%s%s%sscope=%s", c->realm, strchr(c->realm, '?') ? "&" : "?",
 			c->service[0] ? "service=" : "", c->service[0] ? service : "",
 			c->service[0] ? "&" : "", asked) < 0)
 		return err_errno(e, ENOMEM, "cannot ask for a token");
+	*ret = url;
 	return 0;
 }
 

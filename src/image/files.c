@@ -147,9 +147,11 @@ static int read_tar(struct archive *a, int fd, const struct workdir *w, struct f
 	/* Only what an image is saved as: every further format is a further parser to trust. */
 	if (archive_read_support_format_tar(a) != ARCHIVE_OK ||
 		archive_read_support_filter_gzip(a) != ARCHIVE_OK ||
-		archive_read_support_filter_zstd(a) != ARCHIVE_OK ||
-		archive_read_open_fd(a, fd, CHUNK) != ARCHIVE_OK)
+		archive_read_support_filter_zstd(a) != ARCHIVE_OK)
 		return read_failed(a, e);
+	if (archive_read_open_fd(a, fd, CHUNK) != ARCHIVE_OK)
+		return err_set(e, ERR_INVALID, 0,
+			"it is not a tar archive (plain, or compressed with gzip or zstd)");
 	while ((n = archive_read_next_header(a, &ae)) == ARCHIVE_OK || n == ARCHIVE_WARN)
 		if ((r = add_entry(f, a, ae, w, chunk, e)) < 0)
 			return r;

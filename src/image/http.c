@@ -230,7 +230,7 @@ static size_t on_body(char *data, size_t size, size_t count, void *ctx)
 	}
 	if (tell_answer(c) < 0)
 		return CURL_WRITEFUNC_ERROR;
-	t->refused = c->on_data(c, data, len, &c->err);
+	t->refused = c->on_data ? c->on_data(c, data, len, &c->err) : 0;
 	return t->refused < 0 ? CURL_WRITEFUNC_ERROR : len;
 }
 

@@ -48,8 +48,8 @@ struct http_call {
 	const char *accept;	   /* or NULL */
 	const char *authorization; /* "Bearer ..." or NULL */
 	uint64_t range_from;	   /* 0: all */
-	/* Once, before the first on_data, for 200 and 206. A negative return ends the call with
-	 * this err: -EAGAIN as HTTP_BROKEN, else as HTTP_FAILED. */
+	/* Both may be NULL. Once, before the first on_data, for 200 and 206. A negative return ends
+	 * the call with this err: -EAGAIN as HTTP_BROKEN, else as HTTP_FAILED. */
 	int (*on_answer)(struct http_call *c, struct err *e);
 	int (*on_data)(struct http_call *c, const void *data, size_t len, struct err *e);
 	void *ctx;

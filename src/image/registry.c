@@ -24,6 +24,26 @@ static const char *host_of(const struct reference *ref)
 	return strcmp(ref->registry, "docker.io") == 0 ? "registry-1.docker.io" : ref->registry;
 }
 
+/* KOSA8_REGISTRY_MIRROR is REGISTRY=URL,...: copies the URL for this registry, if there is one. It
+ * is another host to us: it gets the credentials for its own name, not those for the registry. */
+static bool find_mirror(const char *registry, char *ret, size_t size)
+{
+	const char *list = getenv("KOSA8_REGISTRY_MIRROR");
+	size_t len = strlen(registry);
+
+	for (const char *p = list; p && *p;) {
+		size_t n = strcspn(p, ",");
+		if (n > len && strncmp(p, registry, len) == 0 && p[len] == '=') {
+			while (n > len + 1 && p[n - 1] == '/')
+				n--;
+			int used = snprintf(ret, size, "%.*s", (int)(n - len - 1), p + len + 1);
+			return used > 0 && (size_t)used < size;
+		}
+		p += n + (p[n] == ',');
+	}
+	return false;
+}
+
 /* Whether something that speaks HTTP is there. A TLS server answers a plain request with an alert,
  * with nothing, or with 400. */
 static bool answers(const char *base, struct err *e)
@@ -33,15 +53,32 @@ static bool answers(const char *base, struct err *e)
 	cleanup_str char *url = NULL;
 	bool ok = false;
 
-	if (http_new(&h, e) < 0 || asprintf(&url, "%s/v2/", base) < 0)
+	if (http_new(&h, e) < 0)
 		return false;
+	if (asprintf(&url, "%s/v2/", base) < 0) {
+		url = NULL;
+		return false;
+	}
 	call.url = url;
 	if (http_start(h, &call, e) < 0)
 		return false;
-	if (http_wait(h, PROBE_MS) == &call)
-		ok = call.answer.status > 0 && call.answer.status != 400;
+	if (http_wait(h, PROBE_MS) == &call) /* failed: an untrusted certificate, so TLS it is */
+		ok = call.result == HTTP_FAILED ||
+		     (call.answer.status > 0 && call.answer.status != 400);
 	http_call_release(h, &call);
 	return ok;
+}
+
+static int use_mirror(struct registry *r, struct err *e)
+{
+	char origin[HTTP_ORIGIN_MAX];
+
+	if (http_origin(r->base, origin, e) < 0)
+		return err_set(e, ERR_INVALID, 0,
+			"KOSA8_REGISTRY_MIRROR: not http://HOST or https://HOST for %s",
+			r->ref.registry);
+	(void)snprintf(r->host, sizeof(r->host), "%s", strstr(r->base, "://") + 3);
+	return 0;
 }
 
 static int choose_base(struct registry *r, bool plain_http, struct err *e)
@@ -49,6 +86,9 @@ static int choose_base(struct registry *r, bool plain_http, struct err *e)
 	char https[HTTP_ORIGIN_MAX], origin[HTTP_ORIGIN_MAX];
 	struct err ignored;
 
+	if (find_mirror(r->ref.registry, r->base, sizeof(r->base)))
+		return use_mirror(r, e);
+	(void)snprintf(r->host, sizeof(r->host), "%s", host_of(&r->ref));
 	int n = snprintf(
 		r->base, sizeof(r->base), "http%s://%s", plain_http ? "" : "s", host_of(&r->ref));
 	if (n < 0 || (size_t)n >= sizeof(r->base) || http_origin(r->base, origin, e) < 0)
@@ -74,10 +114,12 @@ int registry_open(struct registry *r, const struct reference *ref, bool plain_ht
 	*r = (struct registry){.documents = {get_document}, .ref = *ref};
 	reference_canonical(ref, r->name);
 	(void)snprintf(r->scope, sizeof(r->scope), "repository:%s:pull", ref->repository);
-	if ((x = auth_load(ref->registry, &r->auth, e)) < 0)
+	if ((x = choose_base(r, plain_http, e)) < 0)
 		return x;
-	if ((x = choose_base(r, plain_http, e)) < 0 ||
-		(x = fetcher_init(&r->fetcher, &r->auth, host_of(&r->ref), r->scope, e)) < 0) {
+	const char *name = strcmp(r->host, host_of(ref)) == 0 ? ref->registry : r->host;
+	if ((x = auth_load(name, &r->auth, e)) < 0)
+		return x;
+	if ((x = fetcher_init(&r->fetcher, &r->auth, r->host, r->scope, e)) < 0) {
 		auth_release(&r->auth);
 		return x;
 	}

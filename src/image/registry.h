@@ -12,13 +12,15 @@ struct registry {
 	struct reference ref;
 	char name[REFERENCE_CANONICAL_SIZE]; /* canonical, for messages */
 	char base[HTTP_ORIGIN_MAX];	     /* https://registry.example.com */
+	char host[HTTP_ORIGIN_MAX];	     /* registry.example.com */
 	char scope[REFERENCE_NAME_MAX + 32];
 	struct auth auth;
 	struct fetcher fetcher;
 };
 
-/* Makes no request, but for a registry on loopback, which is asked whether it speaks plain HTTP
- * (tried first there) or TLS. plain_http: no TLS on any host. */
+/* KOSA8_REGISTRY_MIRROR may send it elsewhere (worker.h). Makes no request, but for a registry on
+ * loopback, which is asked whether it speaks plain HTTP (tried first there) or TLS. plain_http: no
+ * TLS on any host. */
 int registry_open(struct registry *r, const struct reference *ref, bool plain_http,
 	struct output *output, struct err *e) must_check;
 void registry_release(struct registry *r);

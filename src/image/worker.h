@@ -45,9 +45,10 @@
  *                       next pull of that image continues what a killed one left; any other next
  *                       worker removes it.
  *
- * Environment: KOSA8_PULL_RETRY_MS (the first back-off, 1000), KOSA8_PULL_STALL_MS (30000),
- * KOSA8_PULL_CONNECT_MS (15000), DOCKER_CONFIG, HOME, SSL_CERT_FILE, SSL_CERT_DIR, and the proxy
- * variables that libcurl reads.
+ * Environment: KOSA8_REGISTRY_MIRROR (REGISTRY=URL,...: ask there instead, such as
+ * docker.io=https://mirror.example.com), KOSA8_PULL_RETRY_MS (the first back-off, 1000),
+ * KOSA8_PULL_STALL_MS (30000), KOSA8_PULL_CONNECT_MS (15000), DOCKER_CONFIG, HOME, SSL_CERT_FILE,
+ * SSL_CERT_DIR, and the proxy variables that libcurl reads.
  */
 #ifndef KOSA8_IMAGE_WORKER_H
 #define KOSA8_IMAGE_WORKER_H
