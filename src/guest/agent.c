@@ -35,8 +35,9 @@ int agent_init(struct agent *a, int uevent_fd, struct err *e)
 		.mux = &a->mux,
 		.cgroups = &a->cgroups,
 		.disk = &a->disk,
-		.trash = &a->trash};
+		.keeper = &a->keeper};
 	runs_init(&a->runs);
+	keeper_init(&a->keeper, &a->loop);
 	if ((r = loop_init(&a->loop, e)) < 0 ||
 		(r = loop_watch(&a->loop, &a->uevents, uevent_fd, WATCH_READ, e)) < 0)
 		return r;
@@ -113,7 +114,6 @@ static void on_configure(struct agent *a, const struct frame *f)
 	text_hex(m.machine_id, sizeof(m.machine_id), a->runs.machine_id);
 	if (sethostname(m.hostname, strlen(m.hostname)) < 0)
 		log_warn("hostname: %s", strerror(errno));
-	a->trash.wanted = true;
 	a->configured = true;
 	reply(a, f->stream, 0, "");
 }
@@ -258,7 +258,7 @@ static void step_children(struct agent *a)
 		;
 	a->signals.readable = false;
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-		if (!trash_child_reaped(&a->trash, pid))
+		if (!keeper_reaped(&a->keeper, pid))
 			(void)runs_reaped(&a->runs, pid, status);
 }
 
@@ -276,6 +276,16 @@ static void step_images(struct agent *a)
 		a->uevents.readable = false;
 	}
 	image_step(&a->images, on_image_done, a);
+}
+
+static void step_keeper(struct agent *a)
+{
+	struct err e;
+
+	if (a->keeper.pid == 0 && a->disk.fd >= 0 && a->stop.state == STOP_NONE &&
+		keeper_start(&a->keeper, a->disk.runs_fd, a->disk.trash_fd, &e) < 0)
+		log_warn("%s", e.what);
+	keeper_step(&a->keeper);
 }
 
 static int64_t earlier(int64_t a, int64_t b)
@@ -303,9 +313,9 @@ static int step_work(struct agent *a)
 	busy |= runs_step(&a->runs);
 	(void)mux_flush(&a->mux);
 	runs_clean(&a->runs);
-	trash_child_step(&a->trash, a->disk.trash_fd);
+	step_keeper(a);
 	busy |= dns_step(&a->dns);
-	stop_step(&a->stop, &a->runs, &a->disk, &a->trash, &a->mux);
+	stop_step(&a->stop, &a->runs, &a->disk, &a->keeper, &a->mux);
 	return busy;
 }
 

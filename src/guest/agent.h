@@ -16,7 +16,6 @@
 #include "resume.h"
 #include "run.h"
 #include "stop.h"
-#include "trash.h"
 
 /* Which frames are obeyed when; what comes too early or too late is refused with a clear text.
  *
@@ -35,7 +34,7 @@ struct agent {
 	struct quiesce quiesce;
 	struct disk disk;
 	struct images images;
-	struct trash_child trash;
+	struct keeper keeper;
 	struct runs runs;
 	struct dns dns;
 	struct stop stop;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a container finds mounted, after the OCI runtime specification (config-linux.md: default
- * filesystems and devices) and docker's lists of masked and read-only paths. An image may lack any
- * of the folders; they are made in the container's own layer. The image may be hostile: a mount
- * point of ours must be a real folder, else a masked path could be led elsewhere by a link.
+ * filesystems and devices) and docker's lists of masked and read-only paths. The mount points are
+ * real folders of the container's own layer (keeper.h), whatever the image has there: nothing can
+ * be led elsewhere by a link.
  */
 #include "container.h"
 
@@ -22,15 +22,16 @@ static const struct {
 	const char *source, *target, *type;
 	unsigned long flags;
 	const char *data;
+	bool make;
 } mounts[] = {
-	{"proc", "/proc", "proc", LOCKED, NULL},
-	{"sysfs", "/sys", "sysfs", LOCKED | MS_RDONLY, NULL},
-	{"cgroup", "/sys/fs/cgroup", "cgroup2", LOCKED | MS_RDONLY, NULL},
-	{"tmpfs", "/dev", "tmpfs", MS_NOSUID | MS_STRICTATIME, "mode=755,size=64k"},
+	{"proc", "/proc", "proc", LOCKED, NULL, false},
+	{"sysfs", "/sys", "sysfs", LOCKED | MS_RDONLY, NULL, false},
+	{"cgroup", "/sys/fs/cgroup", "cgroup2", LOCKED | MS_RDONLY, NULL, false},
+	{"tmpfs", "/dev", "tmpfs", MS_NOSUID | MS_STRICTATIME, "mode=755,size=64k", false},
 	{"devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
-		"newinstance,ptmxmode=0666,mode=0620,gid=5"},
-	{"shm", "/dev/shm", "tmpfs", LOCKED, "mode=1777,size=64m"},
-	{"mqueue", "/dev/mqueue", "mqueue", LOCKED, NULL},
+		"newinstance,ptmxmode=0666,mode=0620,gid=5", true},
+	{"shm", "/dev/shm", "tmpfs", LOCKED, "mode=1777,size=64m", true},
+	{"mqueue", "/dev/mqueue", "mqueue", LOCKED, NULL, true},
 };
 
 static const struct {
@@ -63,32 +64,11 @@ static const char *const masked_folders[] = {"/proc/asound", "/proc/acpi", "/pro
 static const char *const read_only[] = {
 	"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"};
 
-static const char *const file_names[] = {"hostname", "hosts", "resolv.conf", "machine-id"};
-_Static_assert(sizeof(file_names) / sizeof(*file_names) == CONTAINER_FILE_COUNT, "names");
-
-/* A real folder of that name, made if it is missing. */
-static int need_folder(const char *path, struct err *e)
-{
-	struct stat st;
-
-	if (mkdir(path, 0755) == 0)
-		return 0;
-	if (errno != EEXIST)
-		return err_errno(e, errno, "make %s in the container", path);
-	if (lstat(path, &st) < 0)
-		return err_errno(e, errno, "%s in the container", path);
-	if (!S_ISDIR(st.st_mode))
-		return err_set(e, ERR_INVALID, ENOTDIR, "the image's %s is not a folder", path);
-	return 0;
-}
-
 static int mount_all(struct err *e)
 {
 	for (size_t i = 0; i < sizeof(mounts) / sizeof(*mounts); i++) {
-		int r = need_folder(mounts[i].target, e);
-
-		if (r < 0)
-			return r;
+		if (mounts[i].make && mkdir(mounts[i].target, 0755) < 0)
+			return err_errno(e, errno, "make %s", mounts[i].target);
 		if (mount(mounts[i].source, mounts[i].target, mounts[i].type, mounts[i].flags,
 			    mounts[i].data) < 0)
 			return err_errno(e, errno, "mount %s in the container", mounts[i].target);
@@ -134,47 +114,17 @@ static int mask_paths(struct err *e)
 	return r;
 }
 
-static int attach_tree(int tree, int dirfd, const char *name, struct err *e)
-{
-	if (syscall(SYS_move_mount, tree, "", dirfd, name, MOVE_MOUNT_F_EMPTY_PATH) < 0)
-		return err_errno(e, errno, "mount %s in the container", name);
-	return 0;
-}
-
-/* Images often have links here, to a daemon's file that no container has. */
-static int mount_etc(const struct container_trees *trees, struct err *e)
-{
-	int r = need_folder("/etc", e);
-
-	if (r < 0)
-		return r;
-	int dirfd = open("/etc", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	for (int i = 0; dirfd >= 0 && r == 0 && i < CONTAINER_FILE_COUNT; i++) {
-		struct stat st;
-		const char *name = file_names[i];
-
-		if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(st.st_mode) &&
-			!S_ISDIR(st.st_mode))
-			(void)unlinkat(dirfd, name, 0);
-		(void)mknodat(dirfd, name, S_IFREG | 0644, 0);
-		r = attach_tree(trees->files[i], dirfd, name, e);
-	}
-	(void)close(dirfd);
-	return r;
-}
-
-int container_mount(const struct container *c, const struct container_trees *trees, struct err *e)
+int container_mount(const struct container *c, int workspace, struct err *e)
 {
 	int r;
 
 	(void)umask(0);
 	if (sethostname(c->hostname, strlen(c->hostname)) < 0)
 		return err_errno(e, errno, "hostname of the container");
-	if ((r = mount_all(e)) < 0 || (r = make_devices(e)) < 0 || (r = mask_paths(e)) < 0 ||
-		(r = mount_etc(trees, e)) < 0)
+	if ((r = mount_all(e)) < 0 || (r = make_devices(e)) < 0 || (r = mask_paths(e)) < 0)
 		return r;
-	/* Last: other containers can change what is in it while this one is being made. */
-	if ((r = need_folder("/workspace", e)) < 0)
-		return r;
-	return attach_tree(trees->workspace, AT_FDCWD, "/workspace", e);
+	if (syscall(SYS_move_mount, workspace, "", AT_FDCWD, "/workspace",
+		    MOVE_MOUNT_F_EMPTY_PATH) < 0)
+		return err_errno(e, errno, "mount /workspace in the container");
+	return 0;
 }

@@ -64,6 +64,10 @@ static _Noreturn void reap_until(pid_t program)
 		pid_t pid = waitpid(-1, &status, 0);
 
 		if (pid == program) {
+			/* All others first: when the end is reported, nobody writes any more. */
+			(void)kill(-1, SIGKILL);
+			while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
+				;
 			report(CONTAINER_ENDED, status, NULL);
 			_exit(0);
 		}
@@ -75,10 +79,9 @@ static _Noreturn void reap_until(pid_t program)
 static _Noreturn void init_main(const struct container *c)
 {
 	static struct agent_reply exec_error;
-	struct container_trees trees;
 	struct program *program;
 	struct err e;
-	int r;
+	int workspace, r;
 
 	(void)prctl(PR_SET_DUMPABLE, 0);
 	(void)prctl(PR_SET_NAME, "init");
@@ -92,7 +95,7 @@ static _Noreturn void init_main(const struct container *c)
 		(void)err_errno(&e, errno, "cgroup namespace");
 		fail(&e);
 	}
-	if (container_enter_root(c, &trees, &e) < 0 || container_mount(c, &trees, &e) < 0)
+	if (container_enter_root(c, &workspace, &e) < 0 || container_mount(c, workspace, &e) < 0)
 		fail(&e);
 	program = program_prepare(c, &e);
 	if (!program)

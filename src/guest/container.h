@@ -8,12 +8,12 @@
  *                        of the agent but the report pipe; is not dumpable, so nobody in the
  *                        container can read the copy of the agent's memory that it holds.
  *   container-root.c     overlay of image and the run's folder; becomes the root (pivot_root).
- *                        Files for /etc are made in /run/files/ID, which the agent removes.
+ *                        The files of /etc that docker makes are written into the folder first.
  *                        Afterwards every path is the container's own.
- *   container-mounts.c   /proc /sys /dev, masked and read-only paths, /etc files, /workspace
+ *   container-mounts.c   /proc /sys /dev, masked and read-only paths, /workspace
  *   container-program.c  user, folder, limits, capabilities, exec of the program as process 2
  *
- * When the program ends, init ends, and the kernel kills what is left of the pid namespace.
+ * When the program ends, init kills and reaps all that is left in its pid namespace, reports, ends.
  */
 #ifndef KOSA8_GUEST_CONTAINER_H
 #define KOSA8_GUEST_CONTAINER_H
@@ -25,7 +25,7 @@
 struct container {
 	struct agent_run *run; /* the child changes its own copy */
 	const char *image_dir; /* the mounted image */
-	const char *disk_dir;  /* with upper and work */
+	const char *disk_dir;  /* with upper and work, as the keeper makes it */
 	const char *hostname;
 	const char *machine_id; /* 32 hex digits */
 	int cgroup_fd;
@@ -48,25 +48,10 @@ struct container_report {
 /* Starts it; the descriptors stay the caller's. Returns init's pid. */
 pid_t container_start(const struct container *c, struct err *e) must_check;
 
-/* Mounts that come from outside of the container's root, taken before it is entered
- * (open_tree(2)). */
-enum container_file {
-	CONTAINER_HOSTNAME,
-	CONTAINER_HOSTS,
-	CONTAINER_RESOLV_CONF,
-	CONTAINER_MACHINE_ID,
-	CONTAINER_FILE_COUNT
-};
-struct container_trees {
-	int workspace;
-	int files[CONTAINER_FILE_COUNT];
-};
-
 /* The stages, run in init. */
-int container_enter_root(
-	const struct container *c, struct container_trees *ret, struct err *e) must_check;
-int container_mount(
-	const struct container *c, const struct container_trees *trees, struct err *e) must_check;
+/* ret_workspace: the workspace, as a mount that is not attached yet (open_tree(2)). */
+int container_enter_root(const struct container *c, int *ret_workspace, struct err *e) must_check;
+int container_mount(const struct container *c, int workspace, struct err *e) must_check;
 
 /* What the program needs, looked up by init in the container. */
 struct program;

@@ -3,7 +3,6 @@
 
 #include "../base/clock.h"
 #include "../base/fd.h"
-#include "../base/file.h"
 #include "../base/log.h"
 #include "boot.h"
 #include "container.h"
@@ -77,11 +76,11 @@ static int start(struct runs *rs, struct run *r, struct agent_run *m, struct err
 	r->cgroup_fd = cgroup_create(rs->cgroups, m->id, &limits, e);
 	if (r->cgroup_fd < 0)
 		return r->cgroup_fd;
-	n = disk_run_create(rs->disk, m->id, e);
+	n = keeper_take(rs->keeper, rs->disk->runs_fd, r->folder, e);
 	if (n < 0)
 		return n;
 	(void)snprintf(image_dir, sizeof(image_dir), PATH_IMAGES "/%s", m->image);
-	(void)snprintf(disk_dir, sizeof(disk_dir), PATH_DISK "/runs/%s", m->id);
+	(void)snprintf(disk_dir, sizeof(disk_dir), PATH_DISK "/runs/%s", r->folder);
 	n = run_streams_open(rs, r, m->flags & AGENT_RUN_STDIN, child, e);
 	if (n >= 0 && pipe2(report, O_CLOEXEC | O_NONBLOCK) < 0)
 		n = err_errno(e, errno, "pipe");
@@ -211,6 +210,14 @@ static void on_failed(struct runs *rs, struct run *r, struct agent_reply *reply)
 	r->state = RUN_FAILED;
 }
 
+/* No process of the run is left that could write: only what the pipes hold is still to come. */
+static void begin_drain(struct run *r)
+{
+	r->state = RUN_DRAINING;
+	r->deadline_ms = -1;
+	run_streams_drain(r);
+}
+
 static void on_report(struct runs *rs, struct run *r, struct container_report *m)
 {
 	switch ((enum container_event)m->event) {
@@ -227,8 +234,11 @@ static void on_report(struct runs *rs, struct run *r, struct container_report *m
 			mux_send(rs->mux, AGENT_RUN_STARTED, r->stream, NULL, 0);
 		return;
 	case CONTAINER_ENDED:
+		if (r->state != RUN_RUNNING)
+			return;
 		r->has_status = true;
 		r->status = m->value;
+		begin_drain(r);
 		return;
 	}
 }
@@ -249,6 +259,21 @@ static int step_report(struct runs *rs, struct run *r)
 	return 0;
 }
 
+/* init ended without having reported what became of the program: somebody killed it. */
+static void on_lost(struct runs *rs, struct run *r, int status)
+{
+	struct err e;
+
+	r->status = status;
+	if (r->state == RUN_RUNNING || r->forced)
+		return begin_drain(r);
+	(void)err_set(&e, ERR_IO, EIO, "the container ended while it was set up%s",
+		cgroup_oom_killed(r->cgroup_fd) ? ": out of memory" : "");
+	if (!r->orphan)
+		send_failed(rs, r->stream, &e);
+	r->state = RUN_OVER;
+}
+
 bool runs_reaped(struct runs *rs, pid_t pid, int status)
 {
 	for (size_t i = 0; i < RUNS_MAX; i++) {
@@ -260,23 +285,10 @@ bool runs_reaped(struct runs *rs, pid_t pid, int status)
 		r->report.readable = true;
 		while (step_report(rs, r))
 			;
-		if (!r->has_status)
-			r->status = status;
-		if (r->state == RUN_FAILED) {
+		if (r->state == RUN_FAILED)
 			r->state = RUN_OVER;
-			return true;
-		}
-		if (r->state == RUN_STARTING && !r->forced) {
-			struct err e;
-			(void)err_set(&e, ERR_IO, EIO, "the container ended while it was set up%s",
-				cgroup_oom_killed(r->cgroup_fd) ? ": out of memory" : "");
-			if (!r->orphan)
-				send_failed(rs, r->stream, &e);
-			r->state = RUN_OVER;
-			return true;
-		}
-		r->state = RUN_DRAINING;
-		run_streams_drain(r);
+		else if (r->state == RUN_STARTING || r->state == RUN_RUNNING)
+			on_lost(rs, r, status);
 		return true;
 	}
 	return false;
@@ -343,23 +355,18 @@ static void clean(struct runs *rs, struct run *r)
 	run_streams_close(rs, r);
 	loop_unwatch(rs->loop, &r->report);
 	r->cgroup_fd = fd_close(r->cgroup_fd);
-	/* init was reaped, and it ends after all others of its pid namespace. */
 	n = cgroup_remove(rs->cgroups, r->id);
 	if (n < 0)
 		log_warn("remove the control group of %s: %s", r->id, strerror(-n));
-	if (disk_run_discard(rs->disk, r->id))
-		rs->trash->wanted = true;
-	cleanup_fd int files = open(PATH_FILES, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	n = file_remove_tree(files, r->id);
-	if (n < 0)
-		log_warn("remove the files of %s: %s", r->id, strerror(-n));
+	if (*r->folder)
+		keeper_remove(rs->keeper, r->folder);
 	run_reset(r);
 }
 
 void runs_clean(struct runs *rs)
 {
 	for (size_t i = 0; i < RUNS_MAX; i++)
-		if (rs->run[i].state == RUN_OVER)
+		if (rs->run[i].state == RUN_OVER && rs->run[i].init == 0)
 			clean(rs, &rs->run[i]);
 }
 

@@ -7,9 +7,9 @@
  *              init's report goes to RUNNING (RUN_STARTED) or FAILED (RUN_FAILED)
  *   RUNNING    streams flow within their windows
  *   FAILED     reported; waits for init's end
- *   DRAINING   init has ended, so all its processes have: what the pipes still hold goes out as the
+ *   DRAINING   all its processes have ended but init: what the pipes still hold goes out as the
  *              windows allow. Then both EOFs and RUN_EXIT: OVER
- *   OVER       no frame any more; cgroup and folders are removed, then FREE
+ *   OVER       no frame any more; when init has ended too, the cgroup is removed: FREE
  *
  * A run that the agent ended (timeout, KILL) does not wait for windows: what does not fit is lost.
  *
@@ -22,9 +22,9 @@
 #include "../base/frame.h"
 #include "cgroup.h"
 #include "disk.h"
+#include "keeper.h"
 #include "loop.h"
 #include "mux.h"
-#include "trash.h"
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -56,6 +56,7 @@ struct run {
 	bool orphan;
 	uint32_t stream;
 	char id[RUN_ID_SIZE];
+	char folder[KEEPER_NAME_SIZE]; /* below /disk/runs; "": none */
 	pid_t init;
 	int program_pidfd; /* its number in init; -1: not started */
 	int cgroup_fd;
@@ -76,7 +77,7 @@ struct runs {
 	struct mux *mux;
 	struct cgroups *cgroups;
 	struct disk *disk;
-	struct trash_child *trash;
+	struct keeper *keeper;
 	char hostname[64];   /* for runs that name none */
 	char machine_id[33]; /* hex */
 };
@@ -110,7 +111,7 @@ void run_window(struct run *r, const struct frame *f);
 /* 1: progress. */
 int run_stdin_step(struct runs *rs, struct run *r);
 int run_output_step(struct runs *rs, struct run *r, size_t which);
-/* Called when init has ended: notes what the pipes hold. */
+/* Called when all writers of the run have ended: notes what the pipes hold. */
 void run_streams_drain(struct run *r);
 
 #endif

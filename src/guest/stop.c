@@ -19,13 +19,12 @@ void stop_begin(struct stop *s, uint32_t stream, struct runs *runs)
 	runs_signal_all(runs, SIGTERM);
 }
 
-static void close_disk(
-	struct stop *s, struct disk *disk, struct trash_child *trash, struct mux *mux)
+static void close_disk(struct stop *s, struct disk *disk, struct keeper *keeper, struct mux *mux)
 {
 	struct agent_reply reply = {0};
 	struct err e;
 
-	trash_child_kill(trash);
+	keeper_kill(keeper);
 	int r = disk_unmount(disk, &e);
 	if (r < 0) {
 		reply.status = (uint32_t)-r;
@@ -36,7 +35,7 @@ static void close_disk(
 	s->deadline_ms = clock_mono_ms() + STOP_KILL_MS;
 }
 
-void stop_step(struct stop *s, struct runs *runs, struct disk *disk, struct trash_child *trash,
+void stop_step(struct stop *s, struct runs *runs, struct disk *disk, struct keeper *keeper,
 	struct mux *mux)
 {
 	bool late = s->state != STOP_NONE && clock_left_ms(s->deadline_ms) == 0;
@@ -48,7 +47,7 @@ void stop_step(struct stop *s, struct runs *runs, struct disk *disk, struct tras
 		late = false;
 	}
 	if (s->state == STOP_KILL && (late || !runs_any(runs)))
-		close_disk(s, disk, trash, mux);
+		close_disk(s, disk, keeper, mux);
 	(void)mux_flush(mux);
 	if (s->state == STOP_REPLIED && (late || mux_flushed(mux))) {
 		sync();

@@ -11,9 +11,9 @@
 #define KOSA8_GUEST_STOP_H
 
 #include "disk.h"
+#include "keeper.h"
 #include "mux.h"
 #include "run.h"
-#include "trash.h"
 
 #define STOP_GRACE_MS 2000
 #define STOP_KILL_MS 5000
@@ -28,7 +28,7 @@ struct stop {
 
 void stop_begin(struct stop *s, uint32_t stream, struct runs *runs);
 /* One step; does not return when the machine is switched off. */
-void stop_step(struct stop *s, struct runs *runs, struct disk *disk, struct trash_child *trash,
+void stop_step(struct stop *s, struct runs *runs, struct disk *disk, struct keeper *keeper,
 	struct mux *mux);
 int64_t stop_deadline_ms(const struct stop *s);
 

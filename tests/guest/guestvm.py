@@ -99,7 +99,7 @@ class Guest:
         append = 'quiet mitigations=off panic=-1 reboot=t'
         if log:
             argv += ['-chardev', f'file,id=ser,path={log}', '-serial', 'chardev:ser']
-            append += ' console=ttyS0 printk.devkmsg=on'
+            append += ' console=ttyS0 printk.devkmsg=on loglevel=6'
         for lun, path in images:
             argv += ['-blockdev', f'driver=raw,node-name=img{lun},read-only=on,file.driver=file,file.filename={path},file.read-only=on',
                      '-device', f'scsi-hd,bus=scsi0.0,lun={lun},drive=img{lun},id=dimg{lun}']
