@@ -3,6 +3,7 @@
 
 #include "../base/clock.h"
 #include "../base/log.h"
+#include "../base/text.h"
 #include "boot.h"
 #include "port.h"
 #include "uevent.h"
@@ -19,6 +20,8 @@
 
 #define PORT_WAIT_MS 10000
 #define FRAMES_A_STEP 64
+/* A RUN's clock corrects the guest's when it is off by more. */
+#define CLOCK_TOLERANCE_NS 500000000u
 
 int agent_init(struct agent *a, int uevent_fd, struct err *e)
 {
@@ -28,6 +31,13 @@ int agent_init(struct agent *a, int uevent_fd, struct err *e)
 	mux_init(&a->mux);
 	resume_init(&a->resume);
 	disk_init(&a->disk);
+	a->runs = (struct runs){.loop = &a->loop,
+		.mux = &a->mux,
+		.cgroups = &a->cgroups,
+		.disk = &a->disk,
+		.keeper = &a->keeper};
+	runs_init(&a->runs);
+	keeper_init(&a->keeper, &a->loop);
 	if ((r = loop_init(&a->loop, e)) < 0 ||
 		(r = loop_watch(&a->loop, &a->uevents, uevent_fd, WATCH_READ, e)) < 0)
 		return r;
@@ -87,6 +97,7 @@ static void reply(struct agent *a, uint32_t stream, int status, const char *text
 	mux_reply(&a->mux, AGENT_REPLY, stream, &m);
 }
 
+/* Once with the disk; again only for another name, as a fork is given. */
 static void on_configure(struct agent *a, const struct frame *f)
 {
 	struct agent_configure m;
@@ -96,16 +107,14 @@ static void on_configure(struct agent *a, const struct frame *f)
 	cursor_init(&c, f->payload, f->len);
 	if (agent_configure_decode(&c, &m) < 0)
 		return reply(a, f->stream, -EPROTO, "malformed CONFIGURE");
-	if (a->phase != AGENT_TEMPLATE)
-		return reply(a, f->stream, -EALREADY, "already configured");
-	int r = disk_mount(&a->disk, &e);
+	int r = a->configured ? 0 : disk_mount(&a->disk, &e);
 	if (r < 0)
 		return reply(a, f->stream, r, e.what);
-	(void)snprintf(a->hostname, sizeof(a->hostname), "%s", m.hostname);
-	if (sethostname(a->hostname, strlen(a->hostname)) < 0)
+	(void)snprintf(a->runs.hostname, sizeof(a->runs.hostname), "%s", m.hostname);
+	text_hex(m.machine_id, sizeof(m.machine_id), a->runs.machine_id);
+	if (sethostname(m.hostname, strlen(m.hostname)) < 0)
 		log_warn("hostname: %s", strerror(errno));
-	a->trash.wanted = true;
-	a->phase = AGENT_CONFIGURED;
+	a->configured = true;
 	reply(a, f->stream, 0, "");
 }
 
@@ -122,6 +131,35 @@ static void on_attach(struct agent *a, const struct frame *f)
 		reply(a, f->stream, r, "too many images are being attached");
 	else if (r < 0)
 		reply(a, f->stream, r, "not an image digest");
+}
+
+static void refuse_run(struct agent *a, uint32_t stream, int errnum, const char *text)
+{
+	struct agent_reply m = {.status = (uint32_t)errnum, .fail = AGENT_FAIL_SETUP};
+
+	(void)snprintf(m.text, sizeof(m.text), "%s", text);
+	mux_reply(&a->mux, AGENT_RUN_FAILED, stream, &m);
+}
+
+static void on_run(struct agent *a, const struct frame *f)
+{
+	struct agent_run m;
+	struct cursor c;
+
+	cursor_init(&c, f->payload, f->len);
+	if (agent_run_decode(&c, &m) < 0)
+		return refuse_run(a, f->stream, EPROTO, "malformed RUN");
+	if (a->stop.state != STOP_NONE)
+		refuse_run(a, f->stream, ESHUTDOWN, "the sandbox is shutting down");
+	else if (!a->configured)
+		refuse_run(a, f->stream, ENXIO, "the sandbox is not configured yet");
+	else if (!image_is_mounted(&a->images, m.image))
+		refuse_run(a, f->stream, ENOENT, "the image is not attached");
+	else {
+		resume_set_clock(m.wall_ns, CLOCK_TOLERANCE_NS);
+		runs_start(&a->runs, f->stream, &m);
+	}
+	agent_run_release(&m);
 }
 
 static void on_quiesce(struct agent *a, const struct frame *f)
@@ -141,8 +179,18 @@ static void on_frame(struct agent *a, const struct frame *f)
 		return on_configure(a, f);
 	case AGENT_ATTACH_IMAGE:
 		return on_attach(a, f);
+	case AGENT_RUN:
+		return on_run(a, f);
 	case AGENT_QUIESCE:
 		return on_quiesce(a, f);
+	case AGENT_SHUTDOWN:
+		return stop_begin(&a->stop, f->stream, &a->runs);
+	case AGENT_SIGNAL:
+	case AGENT_KILL:
+	case AGENT_STDIN:
+	case AGENT_STDIN_EOF:
+	case AGENT_WINDOW:
+		return runs_frame(&a->runs, f);
 	case AGENT_PING:
 		return reply(a, f->stream, 0, "");
 	default:
@@ -181,6 +229,7 @@ static void on_resume(struct agent *a, const struct agent_resume *m)
 		mux_new_epoch(&a->mux, m->epoch, m->nonce);
 		mux_send(&a->mux, AGENT_RESUMED, 0, NULL, 0);
 		image_forget_requests(&a->images);
+		runs_orphan_all(&a->runs);
 	}
 	quiesce_resume(&a->quiesce, m->quiesce, new_epoch);
 }
@@ -209,7 +258,8 @@ static void step_children(struct agent *a)
 		;
 	a->signals.readable = false;
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-		(void)trash_child_reaped(&a->trash, pid);
+		if (!keeper_reaped(&a->keeper, pid))
+			(void)runs_reaped(&a->runs, pid, status);
 }
 
 static void on_image_done(void *ctx, uint32_t stream, const struct agent_reply *m)
@@ -228,13 +278,45 @@ static void step_images(struct agent *a)
 	image_step(&a->images, on_image_done, a);
 }
 
-static int earliest_ms(const struct agent *a)
+static void step_keeper(struct agent *a)
 {
-	int64_t first = image_deadline_ms(&a->images);
+	struct err e;
 
-	if (a->quiesce.state == QUIESCE_FREEZING && (first < 0 || a->quiesce.deadline_ms < first))
-		first = a->quiesce.deadline_ms;
-	return clock_left_ms(first);
+	if (a->keeper.pid == 0 && a->disk.fd >= 0 && a->stop.state == STOP_NONE &&
+		keeper_start(&a->keeper, a->disk.runs_fd, a->disk.trash_fd, &e) < 0)
+		log_warn("%s", e.what);
+	keeper_step(&a->keeper);
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+	return a < 0 || (b >= 0 && b < a) ? b : a;
+}
+
+static int timeout_ms(const struct agent *a)
+{
+	if (a->quiesce.state == QUIESCE_STILL)
+		return -1;
+	if (a->quiesce.state == QUIESCE_FREEZING)
+		return clock_left_ms(a->quiesce.deadline_ms);
+	int64_t first = earlier(image_deadline_ms(&a->images), runs_deadline_ms(&a->runs));
+	return clock_left_ms(earlier(first, stop_deadline_ms(&a->stop)));
+}
+
+/* All that is done between two quiescences. */
+static int step_work(struct agent *a)
+{
+	int busy = 0;
+
+	step_images(a);
+	step_children(a);
+	busy |= runs_step(&a->runs);
+	(void)mux_flush(&a->mux);
+	runs_clean(&a->runs);
+	step_keeper(a);
+	busy |= dns_step(&a->dns);
+	stop_step(&a->stop, &a->runs, &a->disk, &a->keeper, &a->mux);
+	return busy;
 }
 
 void agent_serve(struct agent *a)
@@ -243,13 +325,10 @@ void agent_serve(struct agent *a)
 		int busy = step_resume(a);
 
 		busy |= step_input(a);
-		if (quiesce_is_running(&a->quiesce)) {
-			step_images(a);
-			trash_child_step(&a->trash, a->disk.trash_fd);
-		}
-		step_children(a);
+		if (quiesce_is_running(&a->quiesce))
+			busy |= step_work(a);
 		(void)mux_flush(&a->mux);
 		busy |= quiesce_step(&a->quiesce, &a->mux);
-		loop_wait(&a->loop, busy ? 0 : earliest_ms(a));
+		loop_wait(&a->loop, busy ? 0 : timeout_ms(a));
 	}
 }

@@ -8,22 +8,24 @@
 
 #include "cgroup.h"
 #include "disk.h"
+#include "dns.h"
 #include "image.h"
 #include "loop.h"
 #include "mux.h"
 #include "quiesce.h"
 #include "resume.h"
-#include "trash.h"
+#include "run.h"
+#include "stop.h"
 
-/* What a request may need; a frame that comes too early is refused with a clear text. */
-enum agent_phase {
-	AGENT_TEMPLATE,	  /* booted: CONFIGURE, PING, QUIESCE, SHUTDOWN */
-	AGENT_CONFIGURED, /* the disk is mounted: all but CONFIGURE */
-	AGENT_STOPPING,	  /* SHUTDOWN came: no new runs */
-};
-
+/* Which frames are obeyed when; what comes too early or too late is refused with a clear text.
+ *
+ *   before CONFIGURE   CONFIGURE PING QUIESCE SHUTDOWN; ATTACH_IMAGE (needs no disk)
+ *   after              CONFIGURE (names only) ATTACH_IMAGE RUN PING QUIESCE SHUTDOWN, run frames
+ *   after SHUTDOWN     PING QUIESCE, run frames
+ *   standing still     none: frames wait in the port for the RESUME record
+ */
 struct agent {
-	enum agent_phase phase;
+	bool configured;
 	struct loop loop;
 	struct watch uevents, signals;
 	struct mux mux;
@@ -32,8 +34,10 @@ struct agent {
 	struct quiesce quiesce;
 	struct disk disk;
 	struct images images;
-	struct trash_child trash;
-	char hostname[64];
+	struct keeper keeper;
+	struct runs runs;
+	struct dns dns;
+	struct stop stop;
 };
 
 int agent_init(struct agent *a, int uevent_fd, struct err *e) must_check;

@@ -92,7 +92,7 @@ int boot_filesystems(struct err *e)
 		{"cgroup", "/sys/fs/cgroup", "cgroup2", MS_NOSUID | MS_NODEV | MS_NOEXEC,
 			"nsdelegate"},
 	};
-	static const char *const folders[] = {PATH_IMAGES, PATH_FILES, PATH_DISK, PATH_MERGED};
+	static const char *const folders[] = {PATH_IMAGES, PATH_DISK, PATH_MERGED};
 
 	(void)umask(0);
 	for (size_t i = 0; i < sizeof(mounts) / sizeof(*mounts); i++) {

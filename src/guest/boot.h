@@ -12,7 +12,6 @@
 #include "../base/err.h"
 
 #define PATH_IMAGES "/run/images" /* one folder an image, named by its digest */
-#define PATH_FILES "/run/files"	  /* what containers see as /etc/hosts and so on */
 #define PATH_DISK "/disk"
 #define PATH_MERGED "/merged" /* where a container's root is put together, in its own namespace */
 

@@ -3,7 +3,6 @@
 
 #include "../base/fd.h"
 #include "../base/file.h"
-#include "../base/log.h"
 #include "boot.h"
 #include "trash.h"
 
@@ -17,8 +16,6 @@
 #include <unistd.h>
 
 #define DEVICE "/dev/vda"
-/* A run's folder of at most so many entries is removed on the spot. */
-#define QUICK_ENTRIES 64
 
 void disk_init(struct disk *d)
 {
@@ -69,31 +66,6 @@ int disk_mount(struct disk *d, struct err *e)
 	if (r < 0)
 		(void)umount2(PATH_DISK, MNT_DETACH);
 	return r;
-}
-
-int disk_run_create(struct disk *d, const char *id, struct err *e)
-{
-	if (mkdirat(d->runs_fd, id, 0700) < 0)
-		return err_errno(e, errno, "folder of the run");
-	cleanup_fd int fd = openat(d->runs_fd, id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0 || mkdirat(fd, "upper", 0755) < 0 || mkdirat(fd, "work", 0755) < 0) {
-		int r = err_errno(e, errno, "folder of the run");
-		(void)disk_run_discard(d, id);
-		return r;
-	}
-	return 0;
-}
-
-bool disk_run_discard(struct disk *d, const char *id)
-{
-	unsigned budget = QUICK_ENTRIES;
-
-	if (trash_remove_quick(d->runs_fd, id, &budget) == 0)
-		return false;
-	int r = trash_take(d->trash_fd, d->runs_fd, id);
-	if (r < 0 && r != -ENOENT)
-		log_warn("put away run %s: %s", id, strerror(-r));
-	return r == 0;
 }
 
 int disk_unmount(struct disk *d, struct err *e)

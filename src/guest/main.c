@@ -22,7 +22,8 @@ static int boot(struct err *e)
 		return r;
 	modules_discard("/modules");
 	if ((r = boot_root(e)) < 0 || (r = boot_filesystems(e)) < 0 || (r = boot_loopback(e)) < 0 ||
-		(r = agent_init(&agent, uevent_fd, e)) < 0 || (r = boot_settings(e)) < 0)
+		(r = agent_init(&agent, uevent_fd, e)) < 0 ||
+		(r = dns_init(&agent.dns, &agent.loop, e)) < 0 || (r = boot_settings(e)) < 0)
 		return r;
 	/* The template then carries these pages, and none has to be fetched later. */
 	(void)mlockall(MCL_CURRENT);

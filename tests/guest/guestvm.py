@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real QEMU with the agent in it, spoken to as proto/agent.h says: the test's side of the wire."""
+import ctypes
 import json
 import os
 import select
+import signal
 import socket
 import struct
 import subprocess
@@ -14,6 +16,11 @@ HELLO, REPLY, STARTED, FAILED, STDOUT, STDERR, STDOUT_EOF, STDERR_EOF, EXIT, QUI
     range(65, 76)
 EXITED, SIGNALED, TIMEOUT, KILLED = range(4)
 NOT_FOUND, NOT_EXEC, SETUP = 1, 2, 3
+
+
+def die_with_parent():
+    """However the test ends, no QEMU is left (prctl PR_SET_PDEATHSIG)."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 def text(s):
@@ -92,14 +99,14 @@ class Guest:
         append = 'quiet mitigations=off panic=-1 reboot=t'
         if log:
             argv += ['-chardev', f'file,id=ser,path={log}', '-serial', 'chardev:ser']
-            append += ' console=ttyS0 printk.devkmsg=on'
+            append += ' console=ttyS0 printk.devkmsg=on loglevel=6'
         for lun, path in images:
             argv += ['-blockdev', f'driver=raw,node-name=img{lun},read-only=on,file.driver=file,file.filename={path},file.read-only=on',
                      '-device', f'scsi-hd,bus=scsi0.0,lun={lun},drive=img{lun},id=dimg{lun}']
         argv += ['-append', append, *extra]
         fds = [s.fileno() for s in (mux_qemu, res_qemu, qmp_qemu)]
         self.started_at = time.monotonic()
-        self.process = subprocess.Popen(argv, pass_fds=fds, stdin=subprocess.DEVNULL)
+        self.process = subprocess.Popen(argv, pass_fds=fds, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
         for s in (mux_qemu, res_qemu, qmp_qemu):
             s.close()
         self.qmp_file = self.qmp_sock.makefile('rw')
