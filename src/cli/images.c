@@ -182,13 +182,15 @@ static int worker_argv(
 {
 	char program[PATH_MAX];
 	cleanup_strv char **argv = strv_new();
-	int r = install_program("kosa8-image", program, sizeof(program), e);
+	cleanup_fd int images = home_images_dir(&c->home, e); /* made when missing */
+	int r = images < 0 ? images : install_program("kosa8-image", program, sizeof(program), e);
 
 	if (r < 0)
 		return r;
 	if (!argv || strv_add(&argv, program) < 0 || strv_add(&argv, verb) < 0 ||
 		strv_add(&argv, "--images-dir") < 0 ||
-		strv_addf(&argv, "%s/images", c->home.path) < 0 || strv_add(&argv, operand) < 0)
+		strv_addf(&argv, "%s/images", c->home.path) < 0 || strv_add(&argv, "--") < 0 ||
+		strv_add(&argv, operand) < 0)
 		return out_of_memory(e);
 	*ret = strv_take(&argv);
 	return 0;
