@@ -8,6 +8,9 @@ import subprocess
 import time
 
 MEMORY_MB = 2048
+MACHINE = "q35,i8042=off,sata=off,smbus=off,vmport=off,smm=off,suppress-vmdesc=on"
+CMDLINE = ("quiet console=ttyS0 panic=-1 reboot=t mitigations=off audit=0 random.trust_cpu=on "
+           "cryptomgr.notests")
 QBOOT = "/usr/share/qemu/qboot.rom"
 # Boots in place of the agent: fills memory, says so on the serial port, stands still.
 INIT = """#!/bin/busybox sh
@@ -28,9 +31,9 @@ class Qemu:
         self.port, port = socket.socketpair()
         fds = [theirs.fileno(), port.fileno()]
         accel = ["-accel", "kvm", "-cpu", "host"] if kvm() else \
-            ["-accel", "tcg,thread=multi", "-cpu", "max"]
+            ["-accel", "tcg,thread=multi,tb-size=128", "-cpu", "max,la57=off"]
         command = [
-            "qemu-system-x86_64", "-M", "q35,i8042=off", "-bios", QBOOT, *accel, "-m", str(MEMORY_MB),
+            "qemu-system-x86_64", "-M", MACHINE, "-bios", QBOOT, *accel, "-m", str(MEMORY_MB),
             "-smp", "2", "-nodefaults", "-no-user-config", "-nographic", "-no-reboot",
             "-chardev", f"socket,id=qmp,fd={fds[0]}", "-mon", "chardev=qmp,mode=control",
             "-device", "virtio-serial-pci", "-device", "virtio-scsi-pci,id=scsi0",
@@ -40,7 +43,8 @@ class Qemu:
         if serial:
             command += ["-device", "isa-serial,chardev=port"]
         else:
-            command += ["-device", "virtserialport,chardev=port,name=kosa8.mux",
+            command += ["-chardev", "null,id=console", "-device", "isa-serial,chardev=console",
+                        "-device", "virtserialport,chardev=port,name=kosa8.mux",
                         "-chardev", "null,id=none",
                         "-device", "virtserialport,chardev=none,name=kosa8.resume"]
         if disk:
@@ -89,6 +93,10 @@ def kvm():
     return os.access("/dev/kvm", os.R_OK | os.W_OK) and (" vmx" in flags or " svm" in flags)
 
 
+def command_line():
+    return CMDLINE if kvm() else CMDLINE + " no_timer_check tsc=reliable"
+
+
 def empty_disk(folder, name, size="16G"):
     path = os.path.join(folder, name)
     if os.path.exists(path):
@@ -102,7 +110,7 @@ def cold_boot(build, folder):
     disk = empty_disk(folder, "cold.qcow2")
     began = time.perf_counter()
     qemu = Qemu(build, folder, os.path.join(build, "assets/initramfs"),
-                "quiet mitigations=off panic=-1 reboot=t", disk)
+                command_line(), disk)
     try:
         qemu.port.settimeout(60)
         if not qemu.port.recv(1):
@@ -131,7 +139,7 @@ def savevm_loadvm(build, folder, fill_mb, rounds):
     """Milliseconds of each savevm and each loadvm, into and from an internal qcow2 snapshot."""
     disk = empty_disk(folder, "savevm.qcow2")
     qemu = Qemu(build, folder, filling_initramfs(folder, fill_mb),
-                "quiet mitigations=off panic=-1 console=ttyS0", disk, serial=True)
+                command_line(), disk, serial=True)
     try:
         qemu.port.settimeout(120)
         seen = b""

@@ -127,8 +127,12 @@ class Home:
         return result
 
     def rows(self, *args):
-        """A listing's --json as a list of objects."""
-        value = self(*args, "--json").json()
+        """A listing's --json as a list of objects: an array, or an object a line."""
+        result = self(*args, "--json")
+        try:
+            value = result.json()
+        except json.JSONDecodeError:
+            value = [json.loads(line) for line in result.text.splitlines()]
         if isinstance(value, dict):
             value = next((v for v in value.values() if isinstance(v, list)), [value])
         return value
