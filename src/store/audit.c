@@ -15,6 +15,8 @@
  * signed, so what is missing before it stays missing for audit_verify(). Where there is no such
  * point (the head is forged, the key is another, unsigned records follow) nothing is appended.
  */
+#include "audit.h"
+
 #include "audit-key.h"
 #include "audit-log.h"
 

@@ -4,6 +4,8 @@
  * whoever finds catalog.db finds a complete one, however many processes begin at once and whenever
  * one of them is killed.
  */
+#include "catalog.h"
+
 #include "catalog-internal.h"
 
 #include "../base/fd.h"

@@ -14,7 +14,7 @@
  */
 #include "op.h"
 
-#include "chain.h"
+#include "layer-tree.h"
 #include "checkpoint-meta.h"
 
 #include "../base/clock.h"

@@ -2,7 +2,7 @@
 /* The operations of one step or two: status, attach, stop, destroy, checkpoint-rm. */
 #include "op.h"
 
-#include "chain.h"
+#include "layer-tree.h"
 
 #include "../base/file.h"
 #include "../base/log.h"
@@ -197,7 +197,7 @@ static void collect(struct op *op)
 	bool merging = false;
 	struct err e;
 
-	if (chain_collect(op->s, &merging, &e) < 0)
+	if (layer_tree_collect(op->s, &merging, &e) < 0)
 		op_fail(op, &e);
 	else if (!merging)
 		op_succeed(op, NULL);
@@ -207,7 +207,7 @@ void op_checkpoint_rm_merged(struct supervisor *s, bool ok)
 {
 	struct op *op = s->ops;
 	struct err e;
-	int r = ok ? chain_merged(s, &e)
+	int r = ok ? layer_tree_merged(s, &e)
 		   : err_set(&e, ERR_IO, 0, "QEMU could not merge disk layers");
 
 	while (op && !(op->active && op->kind == &op_checkpoint_rm))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rewind.h"
 
-#include "chain.h"
+#include "layer-tree.h"
 #include "checkpoint-meta.h"
 
 #include "../base/clock.h"
@@ -138,7 +138,7 @@ static int start_next(struct rewind *w, struct err *e)
 {
 	struct supervisor *s = w->op->s;
 	cleanup_fd int pages = -1, device = -1;
-	cleanup_chain struct chain chain = {0};
+	cleanup_layer_path struct layer_path chain = {0};
 	struct checkpoint_meta meta;
 	struct machine_source source = {0};
 	int r = open_checkpoint(w, &meta, &pages, &device, e);
@@ -146,7 +146,7 @@ static int start_next(struct rewind *w, struct err *e)
 	if (r < 0)
 		return r;
 	random_hex(w->layer, CATALOG_ID_SIZE - 1);
-	if ((r = chain_of(s, w->checkpoint.layer, w->layer, &chain, e)) < 0)
+	if ((r = layer_path_of(s, w->checkpoint.layer, w->layer, &chain, e)) < 0)
 		return r;
 	r = layer_create(&s->host, s->layers_dirfd, w->layer, (uint64_t)s->spec.disk_gb << 30, e);
 	if (r < 0)

@@ -10,7 +10,7 @@
  */
 #include "op.h"
 
-#include "chain.h"
+#include "layer-tree.h"
 #include "rewind.h"
 
 #include "../base/fd.h"
@@ -139,8 +139,8 @@ static void tidy(struct supervisor *s)
 	bool merging;
 	struct err e;
 
-	chain_sweep(s);
-	if (chain_collect(s, &merging, &e) < 0)
+	layer_tree_sweep(s);
+	if (layer_tree_collect(s, &merging, &e) < 0)
 		log_warn("unused disk layers stay for now: %s", e.what);
 }
 
@@ -148,7 +148,7 @@ static int start_machine(struct op *op, struct err *e)
 {
 	struct supervisor *s = op->s;
 	struct start *st = op->state;
-	cleanup_chain struct chain chain = {0};
+	cleanup_layer_path struct layer_path chain = {0};
 	struct vm_config config = {s->spec.cpus, s->spec.memory_mb, s->spec.disk_gb};
 	struct machine_source source = {.pages_fd = -1};
 	int r;
@@ -164,9 +164,9 @@ static int start_machine(struct op *op, struct err *e)
 		if (r < 0)
 			return r;
 		st->made_layer = true;
-		r = chain_of(s, "", st->layer, &chain, e);
+		r = layer_path_of(s, "", st->layer, &chain, e);
 	} else {
-		r = chain_of(s, s->row.layer, NULL, &chain, e);
+		r = layer_path_of(s, s->row.layer, NULL, &chain, e);
 	}
 	if (r < 0 || (r = catalog_sandbox_next_epoch(s->catalog, s->row.id, &source.epoch, e)) < 0)
 		return r;

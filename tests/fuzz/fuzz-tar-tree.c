@@ -57,11 +57,10 @@ static void check_dir(const struct tree_node *dir)
 
 static int apply(struct tree *t, const void *layer, size_t len, struct tar_totals *totals)
 {
-	const struct tar_options o = {
-		.sink = {.begin = ignore_begin,
-			.data = ignore_data,
-			.hole = ignore_hole,
-			.end = ignore_end}};
+	const struct tar_options o = {.sink = {.begin = ignore_begin,
+					      .data = ignore_data,
+					      .hole = ignore_hole,
+					      .end = ignore_end}};
 	cleanup_fd int fd = memfd_create("layer", MFD_CLOEXEC);
 	char digest[SHA256_HEX_SIZE];
 	struct err e = {0};

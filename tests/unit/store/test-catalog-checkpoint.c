@@ -29,9 +29,18 @@ static int checkpoint(const char *id, const char *label, const char *new_layer)
 		.size_bytes = 6,
 		.pause_us = 7,
 		.hash = "ab"};
+	struct sandbox_row now = {0};
 
 	(void)snprintf(row.id, sizeof(row.id), "%s", id);
-	return catalog_checkpoint_add(catalog, box, &row, new_layer, &test_err);
+	int r = catalog_sandbox_get(catalog, box, &now, &test_err);
+	memcpy(row.parent, now.checkpoint, sizeof(row.parent));
+	memcpy(row.layer, now.layer, sizeof(row.layer));
+	sandbox_row_release(&now);
+	/* As a supervisor does it: the label, the layer in the pause, then the row. */
+	if (r < 0 || (label && (r = catalog_label_check(catalog, box, label, &test_err)) < 0) ||
+		(r = catalog_layer_push(catalog, box, new_layer, &test_err)) < 0)
+		return r;
+	return catalog_checkpoint_add(catalog, box, &row, &test_err);
 }
 
 static struct sandbox_row state(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "chain.h"
+#include "layer-tree.h"
 
 #include "../base/fd.h"
 #include "../base/file.h"
@@ -13,11 +13,11 @@
 #include <string.h>
 #include <unistd.h>
 
-void chain_release(struct chain *c)
+void layer_path_release(struct layer_path *c)
 {
 	free(c->ids);
 	layer_rows_release(&c->rows);
-	*c = (struct chain){0};
+	*c = (struct layer_path){0};
 }
 
 static const struct layer_row *find(const struct layer_rows *rows, const char *id)
@@ -28,10 +28,10 @@ static const struct layer_row *find(const struct layer_rows *rows, const char *i
 	return NULL;
 }
 
-int chain_of(
-	struct supervisor *s, const char *top, const char *more, struct chain *ret, struct err *e)
+int layer_path_of(struct supervisor *s, const char *top, const char *more, struct layer_path *ret,
+	struct err *e)
 {
-	cleanup_chain struct chain c = {0};
+	cleanup_layer_path struct layer_path c = {0};
 	const char *id = top;
 	int r = catalog_layer_list(s->catalog, s->row.id, &c.rows, e);
 
@@ -57,7 +57,7 @@ int chain_of(
 		c.ids[c.len - 1 - i] = swap;
 	}
 	*ret = c;
-	c = (struct chain){0};
+	c = (struct layer_path){0};
 	return 0;
 }
 
@@ -97,10 +97,10 @@ static struct orphan find_orphan(const struct layer_rows *layers, const char *cu
 	return (struct orphan){0};
 }
 
-static int in_chain(struct supervisor *s, const char *current, const char *id, struct err *e)
+static int in_path(struct supervisor *s, const char *current, const char *id, struct err *e)
 {
-	cleanup_chain struct chain c = {0};
-	int r = chain_of(s, current, NULL, &c, e);
+	cleanup_layer_path struct layer_path c = {0};
+	int r = layer_path_of(s, current, NULL, &c, e);
 
 	if (r < 0)
 		return r;
@@ -117,7 +117,7 @@ static int collect_one(
 	int r;
 
 	if (o->child) {
-		r = s->machine ? in_chain(s, current, o->child->id, e) : 0;
+		r = s->machine ? in_path(s, current, o->child->id, e) : 0;
 		if (r < 0)
 			return r;
 		if (r == 1) {
@@ -133,7 +133,7 @@ static int collect_one(
 	return layer_remove(s->layers_dirfd, o->layer->id, e);
 }
 
-int chain_collect(struct supervisor *s, bool *ret_merging, struct err *e)
+int layer_tree_collect(struct supervisor *s, bool *ret_merging, struct err *e)
 {
 	*ret_merging = false;
 	for (;;) {
@@ -159,9 +159,9 @@ int chain_collect(struct supervisor *s, bool *ret_merging, struct err *e)
 	}
 }
 
-int chain_merged(struct supervisor *s, struct err *e)
+int layer_tree_merged(struct supervisor *s, struct err *e)
 {
-	cleanup_chain struct chain c = {0};
+	cleanup_layer_path struct layer_path c = {0};
 	struct checkpoint_rows checkpoints = {0};
 	struct sandbox_row row = {0};
 	struct orphan o = {0};
@@ -227,7 +227,7 @@ static bool checkpoint_known(const char *id, const void *ctx)
 	return false;
 }
 
-void chain_sweep(struct supervisor *s)
+void layer_tree_sweep(struct supervisor *s)
 {
 	struct layer_rows layers = {0};
 	struct checkpoint_rows checkpoints = {0};
