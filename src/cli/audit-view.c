@@ -178,7 +178,7 @@ static void put_members(struct buf *b, const json_t *o)
 
 static void put_detail(const struct audit_entry *x, char *ret, size_t size)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, 256 * 1024);
 	put_members(&b, json_object_get(x->begin, "detail"));

@@ -79,7 +79,7 @@ int cmd_audit_export(const struct args *a, struct err *e)
 {
 	cleanup_context struct context c = {0};
 	cleanup_fd int dir = -1, log = -1;
-	cleanup_buf struct buf head;
+	cleanup_buf struct buf head = {0};
 	static char chunk[COPY_CHUNK];
 	off_t size = 0;
 	int r;

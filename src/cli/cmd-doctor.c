@@ -158,7 +158,7 @@ static void check_user_namespaces(json_t *checks)
 
 static void check_ptrace(json_t *checks)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 	uint64_t scope = 0;
 
 	buf_init(&b, 64);

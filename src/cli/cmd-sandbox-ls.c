@@ -152,7 +152,7 @@ static json_t *inspect_json(
 
 static void print_member(const char *key, const json_t *value)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 	const char *text;
 
 	buf_init(&b, 64 * 1024);

@@ -45,7 +45,7 @@ static int read_all(int fd, struct buf *b, struct err *e)
 int engine_checks(json_t **ret, struct err *e)
 {
 	cleanup_json *answer = NULL;
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 	char program[PATH_MAX];
 	char *argv[] = {program, (char[]){"--doctor"}, NULL};
 	int pipefd[2], r;

@@ -27,7 +27,7 @@ static bool same_file(const struct stat *a, const struct stat *b)
 static bool holds_lock(int procfd, const char *name)
 {
 	char path[32];
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, 64u * 1024);
 	(void)snprintf(path, sizeof(path), "fdinfo/%.16s", name);
@@ -60,7 +60,7 @@ static bool process_holds(int procfd, const struct stat *lock)
 /* The kernel keeps 15 bytes of a program's name. */
 static bool is_supervisor(int procfd)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, 64);
 	if (file_read(procfd, "comm", &b) < 0)

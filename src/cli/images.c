@@ -138,7 +138,7 @@ int image_worker_line(
 /* Reads lines until the last one: 1, or the end of the stream: 0. */
 static int read_lines(int fd, struct progress *p, struct image_gots *ret, struct err *e)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 	size_t scanned = 0;
 	char *newline;
 

@@ -241,7 +241,7 @@ int table_print(const struct table *t, struct err *e)
 {
 	const char *no_colour = getenv("NO_COLOR");
 	bool colour = isatty(STDOUT_FILENO) && !(no_colour && *no_colour);
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, TABLE_TEXT_MAX);
 	int r = table_format(t, colour, &b, e);

@@ -63,7 +63,7 @@ static void put_u32_frame(struct stream *s, enum client_type type, uint32_t valu
 static void put_window(struct stream *s, enum agent_which which, uint32_t bytes)
 {
 	struct agent_window w = {.which = which, .bytes = bytes};
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, 64);
 	agent_window_encode(&b, &w);

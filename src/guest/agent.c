@@ -58,7 +58,7 @@ int agent_init(struct agent *a, int uevent_fd, struct err *e)
 static void send_hello(struct agent *a)
 {
 	struct agent_hello hello = {.version = AGENT_PROTOCOL_VERSION};
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 	struct utsname u;
 
 	if (uname(&u) == 0)

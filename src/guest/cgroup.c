@@ -40,7 +40,7 @@ static int put_number(int dirfd, const char *name, uint64_t value)
 /* Limits of all runs together, from what this VM has. */
 static int limit_runs(int runs_fd)
 {
-	cleanup_buf struct buf text;
+	cleanup_buf struct buf text = {0};
 	struct sysinfo si;
 	uint64_t threads = THREADS_MAX;
 	int r;
@@ -124,7 +124,7 @@ int cgroup_remove(struct cgroups *c, const char *id)
 
 bool cgroup_oom_killed(int fd)
 {
-	cleanup_buf struct buf text;
+	cleanup_buf struct buf text = {0};
 
 	buf_init(&text, 4096);
 	if (file_read(fd, "memory.events", &text) < 0 || !buf_cstr(&text))

@@ -27,7 +27,7 @@ static int load(int dirfd, const char *name, struct err *e)
 int modules_load(const char *dir, struct err *e)
 {
 	cleanup_fd int dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	cleanup_buf struct buf list;
+	cleanup_buf struct buf list = {0};
 	char *line, *rest;
 
 	buf_init(&list, LIST_MAX);

@@ -116,7 +116,7 @@ void mux_send_buf(struct mux *m, enum agent_type type, uint32_t stream, const st
 
 void mux_reply(struct mux *m, enum agent_type type, uint32_t stream, const struct agent_reply *r)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, 1024);
 	agent_reply_encode(&b, r);

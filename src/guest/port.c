@@ -16,7 +16,7 @@
 
 static bool has_name(int dirfd, const char *device, const char *name)
 {
-	cleanup_buf struct buf text;
+	cleanup_buf struct buf text = {0};
 	char path[300];
 
 	buf_init(&text, 4096);

@@ -38,7 +38,7 @@ int quiesce_step(struct quiesce *q, struct mux *m)
 		if (!cgroup_is_frozen(q->events.fd))
 			return 0;
 	}
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 	buf_init(&b, 16);
 	buf_put_u32(&b, q->number);
 	mux_send_buf(m, AGENT_QUIESCED, 0, &b);

@@ -15,7 +15,7 @@
 static void grant(struct runs *rs, struct run *r, uint32_t bytes)
 {
 	struct agent_window m = {.which = AGENT_WHICH_STDIN, .bytes = bytes};
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, 64);
 	agent_window_encode(&b, &m);

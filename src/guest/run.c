@@ -297,7 +297,7 @@ bool runs_reaped(struct runs *rs, pid_t pid, int status)
 static void send_exit(struct runs *rs, struct run *r)
 {
 	struct agent_exit m = {.how = AGENT_END_SIGNALED, .code = SIGKILL};
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 	bool by_itself = r->has_status && WIFEXITED(r->status);
 
 	if (by_itself) {

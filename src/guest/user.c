@@ -187,8 +187,8 @@ static int read_file(const char *path, struct buf *b, struct err *e)
 
 int user_lookup(const char *spec, struct user *ret, struct err *e)
 {
-	cleanup_buf struct buf passwd;
-	cleanup_buf struct buf group;
+	cleanup_buf struct buf passwd = {0};
+	cleanup_buf struct buf group = {0};
 	int r;
 
 	buf_init(&passwd, USER_FILE_MAX);

@@ -52,7 +52,7 @@ static int report(struct buf *line)
 static void report_error(struct err *e)
 {
 	cleanup_json *j = NULL;
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	/* Text that was cut inside a character is no longer UTF-8. */
 	if (!text_is_utf8(e->what, strlen(e->what)))
@@ -77,7 +77,7 @@ struct progress {
 static void show_progress(struct progress *p)
 {
 	struct pollfd fd = {.fd = UNPACK_FD_REPORT, .events = POLLOUT};
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	p->last_ms = clock_mono_ms();
 	p->shown = p->bytes;
@@ -140,7 +140,7 @@ static int report_result(struct work *w, uint64_t entries, uint64_t size, struct
 	cleanup_json *j = json_pack("{s:b, s:I, s:I, s:I, s:O}", "ok", 1, "entries",
 		(json_int_t)entries, "tar_bytes", (json_int_t)w->totals.tar_bytes, "size",
 		(json_int_t)size, "layer_diff_ids", w->diff_ids);
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, 65536);
 	json_put_canonical(&b, j);

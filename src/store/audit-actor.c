@@ -35,7 +35,7 @@ static void copy_text(const char *s, char *ret, size_t size)
 static void parent_program(char *ret, size_t size)
 {
 	char link[48], path[PATH_MAX];
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, 256);
 	(void)snprintf(link, sizeof(link), "/proc/%d/exe", (int)getppid());

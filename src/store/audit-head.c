@@ -37,7 +37,7 @@ int audit_head_read(int dirfd, struct audit_head *ret, struct err *e)
 {
 	struct audit_head h;
 	cleanup_json *o = NULL;
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, HEAD_SIZE);
 	int r = file_read(dirfd, "head", &b);

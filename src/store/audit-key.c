@@ -38,7 +38,7 @@ static int adopt(EVP_PKEY *pkey, struct audit_key *ret, struct err *e)
 
 int audit_key_load(int dirfd, struct audit_key *ret, struct err *e)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 	EVP_PKEY *pkey = NULL;
 
 	buf_init(&b, KEY_FILE_MAX);

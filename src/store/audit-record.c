@@ -45,7 +45,7 @@ static size_t encoded(unsigned char c)
 
 static json_t *bounded_string(const char *s, size_t len, struct room *k)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 	size_t cost = 2, most = k->left > 16 ? k->left - 16 : 0;
 
 	buf_init(&b, AUDIT_LINE_MAX);

@@ -248,7 +248,7 @@ static int put_record(struct session *s, struct buf *b, const char *hash, struct
 static int append(
 	struct session *s, const struct audit_event *ev, struct audit_fields *f, struct err *e)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 	char hash[65];
 
 	buf_init(&b, AUDIT_LINE_MAX + 2);

@@ -63,7 +63,7 @@ static int check_range(const char *what, uint32_t value, uint32_t min, uint32_t 
 /* MemTotal of proc_meminfo(5), rounded down; 0 when it cannot be told. */
 static uint32_t host_memory_mb(void)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 	unsigned long kb = 0;
 
 	buf_init(&b, 64u * 1024);
@@ -159,7 +159,7 @@ int spec_check(const struct spec *s, struct err *e)
 char *spec_encode(const struct spec *s)
 {
 	cleanup_json *o = json_object();
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, 4 * LIST_MAX_BYTES);
 	if (json_object_set_new(o, "cpus", json_integer(s->cpus)) < 0 ||
@@ -259,7 +259,7 @@ int spec_policy_hash(const struct spec *s, char ret[static 65], struct err *e)
 {
 	cleanup_strv char **hosts = normal_hosts(s->egress_allow);
 	cleanup_json *o = json_object();
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, 4 * LIST_MAX_BYTES);
 	if (!hosts || json_object_set_new(o, "allow", json_from_strv(hosts)) < 0 ||

@@ -130,7 +130,7 @@ int channel_resume(struct channel *ch, bool new_epoch, struct err *e)
 
 uint32_t channel_quiesce(struct channel *ch)
 {
-	cleanup_buf struct buf payload;
+	cleanup_buf struct buf payload = {0};
 
 	buf_init(&payload, 4);
 	buf_put_u32(&payload, ++ch->quiesce);

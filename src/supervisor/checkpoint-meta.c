@@ -54,7 +54,7 @@ static int hash_file(
 int checkpoint_meta_write(
 	struct checkpoint_meta *m, int dirfd, char ret_hash[static SHA256_HEX_SIZE], struct err *e)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 	int r;
 
 	buf_init(&b, META_BYTES_MAX);
@@ -174,7 +174,7 @@ int checkpoint_meta_open(int dirfd, const char *hash, const struct vm_host *host
 {
 	char found[SHA256_HEX_SIZE];
 	cleanup_fd int pages = -1, device = -1;
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 	cleanup_json *j = NULL;
 	int r;
 

@@ -212,7 +212,7 @@ void conn_send(struct conn *c, uint16_t type, const void *payload, size_t len)
 
 static void send_json(struct conn *c, uint16_t type, const json_t *j)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, CLIENT_JSON_MAX);
 	json_put_canonical(&b, j);

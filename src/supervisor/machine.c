@@ -384,7 +384,7 @@ int machine_attach(struct machine *m, const char *digest,
 	void (*done)(void *ctx, const struct err *why), void *ctx, struct err *e)
 {
 	struct attached *found = NULL;
-	cleanup_buf struct buf payload;
+	cleanup_buf struct buf payload = {0};
 	int r;
 
 	for (size_t i = 0; i < m->images_len; i++)

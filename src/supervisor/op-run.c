@@ -55,7 +55,7 @@ static void send_window(struct run *r, uint32_t which, uint64_t bytes)
 {
 	struct agent_window w = {.which = which, .bytes = (uint32_t)bytes};
 	struct supervisor *s = r->op->s;
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	if (bytes == 0)
 		return;
@@ -91,7 +91,7 @@ static int send_run(struct run *r, struct err *e)
 {
 	struct supervisor *s = r->op->s;
 	struct channel *ch = machine_channel(s->machine);
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, FRAME_PAYLOAD_MAX);
 	r->message.wall_ns = (uint64_t)clock_wall_ns();
@@ -384,7 +384,7 @@ static void agent_exit(struct run *r, const struct frame *f)
 	(void)json_object_set_new(op->detail, "code", json_integer(x.code));
 	(void)json_object_set_new(
 		op->detail, "took_ms", json_integer((clock_mono_us() - r->begun_us) / 1000));
-	op_succeed(op, json_pack("{s:{s:s, s:i, s:b}}", "run", "how", how[x.how], "code",
+	op_succeed(op, json_pack("{s:s, s:i, s:b}", "how", how[x.how], "code",
 			       (int)x.code, "oom", (int)x.oom));
 }
 

@@ -114,7 +114,7 @@ void op_start_ready(struct supervisor *s)
 {
 	struct op *op = s->ops;
 	struct agent_configure c = {0};
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 	struct err e;
 
 	while (op && !(op->kind == &op_start && op->active))

@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static bool is_canonical(json_t *o, const char *line, size_t len)
 {
 	cleanup_json *hash = json_incref(json_object_get(o, "hash"));
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 	size_t body = len - HASH_MEMBER_SIZE;
 
 	buf_init(&b, 4 * AUDIT_LINE_MAX);

@@ -11,7 +11,7 @@ static int out[2];
 static int report(int n)
 {
 	struct audit_actor a;
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	int pty = posix_openpt(O_RDWR | O_NOCTTY);
 
@@ -29,7 +29,7 @@ static int report(int n)
 
 static json_t *actor_of(const char *name, int terminal, pid_t *ret_pid)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 	json_t *o = NULL;
 
 	buf_init(&b, 1 << 16);

@@ -56,7 +56,7 @@ static void fresh_log(void)
 /* The log with n records, then tail; the head and the catalog as they were at other counts. */
 static void set(int n, const char *tail, int head, int mark)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, 1 << 20);
 	buf_put(&b, logs[n], log_lens[n]);

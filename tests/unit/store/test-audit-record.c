@@ -12,7 +12,7 @@ static struct audit_actor actor = {.kind = "agent", .name = "a", .program = "/bi
 
 static size_t encoded_size(const json_t *j)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, 1 << 24);
 	json_put_canonical(&b, j);

@@ -30,7 +30,7 @@ static void make_log(void)
 {
 	struct audit_event ev = {.action = "run", .sandbox = "code-runner", .actor = &actor};
 	cleanup_json *detail = json_pack("{s:[s,s,s]}", "argv", "python", "-c", "print(6*7)");
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 	struct audit_key key = {0};
 	struct audit_head head;
 	char hash[65] = AUDIT_FIRST_PREV;

@@ -80,7 +80,7 @@ static void expect(enum audit_damage damage, uint64_t first_bad, const char *wha
 
 static void write_pieces(size_t n, const size_t (*pieces)[2])
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, 1 << 24);
 	for (size_t i = 0; i < n; i++)
@@ -168,7 +168,7 @@ static void test_remade(void)
 
 static void test_dropped(void)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	PIECES({1, 5}, {6, RECORDS + 1});
 	expect(AUDIT_DROPPED, 5, "a dropped record");

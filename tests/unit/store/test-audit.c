@@ -94,7 +94,7 @@ static void test_content(void)
 static void test_hash(void)
 {
 	cleanup_json *last = NULL;
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 	char hash[SHA256_HEX_SIZE], stored[SHA256_HEX_SIZE];
 
 	buf_init(&b, 1 << 20);

@@ -88,7 +88,7 @@ static void read_record(struct bench *b)
 static void agent_says(struct bench *b, uint16_t type, uint32_t stream, uint32_t epoch,
 	const void *data, size_t len)
 {
-	cleanup_buf struct buf out;
+	cleanup_buf struct buf out = {0};
 
 	buf_init(&out, 1 << 20);
 	frame_put(&out, type, stream, epoch, data, len);
@@ -162,7 +162,7 @@ static void test_requests(void)
 	struct agent_reply reply = {0};
 	struct bench b;
 	struct err e;
-	cleanup_buf struct buf payload;
+	cleanup_buf struct buf payload = {0};
 
 	buf_init(&payload, 256);
 	agent_reply_encode(&payload, &reply);
