@@ -41,15 +41,16 @@ const char *confine_namespaces(void)
 	return "user, network, mount, IPC, host name and process";
 }
 
-static int set_limit(int what, uint64_t soft, uint64_t hard, const char *name, struct err *e)
+/* A lower limit that is there already stays; the soft one is `gap` below the hard one. */
+static int set_limit(int what, uint64_t value, uint64_t gap, const char *name, struct err *e)
 {
 	struct rlimit l;
 
 	if (getrlimit((__rlimit_resource_t)what, &l) < 0)
 		return err_errno(e, errno, "cannot read the limit of %s", name);
-	if (l.rlim_max == RLIM_INFINITY || l.rlim_max > hard)
-		l.rlim_max = hard;
-	l.rlim_cur = l.rlim_max < soft ? l.rlim_max : soft;
+	if (l.rlim_max == RLIM_INFINITY || l.rlim_max > value + gap)
+		l.rlim_max = value + gap;
+	l.rlim_cur = l.rlim_max > gap ? l.rlim_max - gap : 0;
 	if (setrlimit((__rlimit_resource_t)what, &l) < 0)
 		return err_errno(e, errno, "cannot limit %s", name);
 	return 0;
@@ -63,12 +64,12 @@ int confine_limits(const struct confine_limits *l, struct err *e)
 
 	(void)signal(SIGXFSZ, SIG_IGN);
 	if (r == 0)
-		r = set_limit(RLIMIT_CPU, l->cpu_seconds, l->cpu_seconds + 1, "CPU time", e);
+		r = set_limit(RLIMIT_CPU, l->cpu_seconds, 1, "CPU time", e);
 	if (r == 0)
-		r = set_limit(RLIMIT_FSIZE, l->file_bytes, l->file_bytes, "file size", e);
+		r = set_limit(RLIMIT_FSIZE, l->file_bytes, 0, "file size", e);
 #ifndef __SANITIZE_ADDRESS__ /* its shadow memory is larger */
 	if (r == 0)
-		r = set_limit(RLIMIT_DATA, l->memory_bytes, l->memory_bytes, "memory", e);
+		r = set_limit(RLIMIT_DATA, l->memory_bytes, 0, "memory", e);
 #endif
 	return r;
 }
@@ -212,7 +213,7 @@ static int add_rules(scmp_filter_ctx f)
 	/* abort(3) */
 	if (r == 0)
 		r = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1,
-			SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid()));
+			SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid(), 0));
 	return r;
 }
 

@@ -38,6 +38,7 @@
 #include <unistd.h>
 
 #define PROGRESS_INTERVAL_MS 100
+#define EXIT_CPU_TIME 3			/* of the worker: the monitor reports */
 #define OUTPUT_SLACK_BYTES (4ull << 30) /* of the tables, over the layers' own limit */
 
 /* ---- report ---- */
@@ -193,11 +194,19 @@ static int confine_worker(struct err *e)
 	return r < 0 ? r : confine_syscalls(CONFINE_WORKER, e);
 }
 
+/* A handler, because the first process of a process namespace gets no signal without one. */
+static void on_cpu_time(int sig)
+{
+	(void)sig;
+	_exit(EXIT_CPU_TIME);
+}
+
 static _Noreturn void run_worker(unsigned layers)
 {
 	struct err e = {0};
 	int r;
 
+	(void)signal(SIGXCPU, on_cpu_time);
 	warm_up();
 	r = confine_worker(&e);
 	if (r == 0)
@@ -257,10 +266,7 @@ static int confine_monitor(unsigned layers, struct err *e)
 
 static void explain_signal(int sig, struct err *e)
 {
-	if (sig == SIGXCPU)
-		(void)err_set(e, ERR_LIMIT, 0, "unpacking took more than %d seconds of CPU time",
-			UNPACK_CPU_SECONDS);
-	else if (sig == SIGSYS)
+	if (sig == SIGSYS)
 		(void)err_set(e, ERR_INTERNAL, 0,
 			"the unpacking worker was stopped by its system call filter");
 	else if (sig == SIGKILL)
@@ -277,6 +283,8 @@ static int wait_worker(pid_t pid, struct err *e)
 	while (waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)
 			return err_errno(e, errno, "cannot wait for the worker");
+	if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_CPU_TIME)
+		return err_set(e, ERR_LIMIT, 0, "unpacking took more CPU time than allowed");
 	if (WIFEXITED(status))
 		return WEXITSTATUS(status); /* it has reported */
 	explain_signal(WTERMSIG(status), e);
@@ -353,5 +361,5 @@ int main(int argc, char **argv)
 	r = run((unsigned)layers, &e);
 	if (r < 0)
 		report_error(&e);
-	return r == 0 ? 0 : 1;
+	_exit(r == 0 ? 0 : 1); /* confined: exit handlers of libraries are not ours to run */
 }

@@ -9,6 +9,7 @@ and the exit code. Prints TAP.
 import hashlib
 import json
 import os
+import resource
 import shutil
 import select
 import signal
@@ -35,7 +36,7 @@ def ok(condition, what, detail=""):
         print("# " + str(detail).replace("\n", "\n# "))
 
 
-def start(work, blobs, argument=None, output=None):
+def start(work, blobs, argument=None, output=None, limit=None):
     """Starts the program on these layers; (process, report's read end)."""
     os.makedirs(work, exist_ok=True)
     fds = [output if output is not None
@@ -53,6 +54,8 @@ def start(work, blobs, argument=None, output=None):
         for i, fd in enumerate(high):
             os.dup2(fd, i + 1, inheritable=True)
         os.dup2(os.open("/dev/null", os.O_RDONLY), 0, inheritable=True)
+        if limit:
+            resource.setrlimit(limit[0], (limit[1], limit[1]))
         os.execv(PROGRAM, [PROGRAM, str(len(blobs) if argument is None else argument)])
     for fd in fds + [write, log]:
         os.close(fd)
@@ -310,6 +313,25 @@ def test_killed(work):
     finish(child, read)
 
 
+def test_limits(work):
+    """Lower limits of the caller's are kept: how their ends are reported."""
+    wander = l.tar(l.folder("a"), l.pax({"linkpath": b"a/../" * 500}, l.sym("s", "x")),
+                   *[l.file(f"s/{i}") for i in range(100000)])
+    code, report = unpack(work, [wander], limit=(resource.RLIMIT_CPU, 2))
+    ok(code == 1 and "more CPU time" in report[-1]["error"]["what"], "CPU time", report[-1])
+    ok(os.path.getsize(f"{work}/out.sqfs") == 0, "nothing is left")
+    names = l.tar(*[l.file(f"{i:099}") for i in range(100000)])
+    code, report = unpack(work, [names])
+    ok(code == 0, "many names", report[-1])
+    code, report = unpack(work, [names], limit=(resource.RLIMIT_DATA, 40 << 20))
+    e = report[-1].get("error", {})
+    ok(code == 1 and e["kind"] == "limit" and "out of memory" in e["what"], "memory", report[-1])
+    code, report = unpack(work, [l.tar(l.file("x", os.urandom(1 << 20)))],
+                          limit=(resource.RLIMIT_FSIZE, 1 << 19))
+    e = report[-1].get("error", {})
+    ok(code == 1 and "output file" in e["what"], "the output's size", report[-1])
+
+
 def test_progress(work):
     blob = os.urandom(1 << 20) * 60
     began = time.monotonic()
@@ -332,6 +354,7 @@ def main():
         test_hostile(work("hostile"))
         test_descriptors(work("descriptors"))
         test_killed(work("killed"))
+        test_limits(work("limits"))
         test_progress(work("progress"))
         if os.geteuid() == 0 and shutil.which("umoci"):
             compare_umoci(work("umoci"), l.AWKWARD, "awkward layers")
