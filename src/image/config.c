@@ -127,19 +127,34 @@ static int copy_labels(json_t *to, const json_t *from, struct err *e)
 	json_t *labels = json_object();
 	const char *name;
 	json_t *value;
-	size_t bytes = 0;
 
 	if (!labels || json_object_set_new(to, "Labels", labels) < 0)
 		return no_memory(e);
 	json_object_foreach (v, name, value)
-		if (json_is_string(value))
-			bytes += strlen(name) + json_string_length(value);
-	if (bytes > CONFIG_LABELS_MAX)
-		return 0;
-	json_object_foreach (v, name, value)
 		if (json_is_string(value) && json_object_set(labels, name, value) < 0)
 			return no_memory(e);
 	return 0;
+}
+
+static bool fits(const json_t *reduced)
+{
+	cleanup_buf struct buf b;
+
+	buf_init(&b, CONFIG_REDUCED_MAX);
+	json_put_canonical(&b, reduced);
+	return !buf_failed(&b);
+}
+
+/* Labels are for people and tools, not for running it: they go first. */
+static int check_size(json_t *reduced, struct err *e)
+{
+	if (fits(reduced))
+		return 0;
+	json_object_clear(json_object_get(json_object_get(reduced, "config"), "Labels"));
+	if (fits(reduced))
+		return 0;
+	return err_set(
+		e, ERR_LIMIT, 0, "the image's configuration is over %u bytes", CONFIG_REDUCED_MAX);
 }
 
 static int reduce_member(json_t *to, const json_t *from, struct err *e)
@@ -249,6 +264,8 @@ int image_config_parse(
 	if (json_is_string(json_object_get(o, "created")) &&
 		(r = copy_string(c.reduced, o, "created", 64, e)) < 0)
 		return r;
+	if ((r = check_size(c.reduced, e)) < 0)
+		return r;
 	*ret = c;
 	c.reduced = NULL;
 	return 0;
@@ -292,7 +309,8 @@ int image_config_make(const char *member, struct image_config *ret, struct err *
 	c.reduced = reduce(o, e);
 	if (!c.reduced)
 		return err_code(e);
-	if ((r = put_platform(c.reduced, &c.platform, e)) < 0) {
+	if ((r = put_platform(c.reduced, &c.platform, e)) < 0 ||
+		(r = check_size(c.reduced, e)) < 0) {
 		image_config_release(&c);
 		return r;
 	}

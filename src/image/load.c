@@ -6,6 +6,7 @@
 #include "finish.h"
 #include "resolve.h"
 #include "synthesis.h"
+#include "worker.h"
 
 #include "../base/fd.h"
 #include "../base/hash.h"
@@ -14,6 +15,12 @@
 #include <errno.h>
 #include <string.h>
 
+struct made {
+	char digest[REFERENCE_DIGEST_SIZE];
+	char file[24]; /* in the work folder */
+	uint64_t size;
+};
+
 struct load {
 	struct documents documents; /* first: of an OCI layout, for resolve.h */
 	const struct images *images;
@@ -21,6 +28,8 @@ struct load {
 	struct workdir workdir;
 	struct files files;
 	json_t *results;
+	struct made made[LOAD_IMAGES_MAX]; /* not published yet */
+	size_t made_len;
 };
 
 /* ---- what both kinds end with ---- */
@@ -28,36 +37,69 @@ struct load {
 static int add_result(struct load *l, const char *digest, const char *ref,
 	const struct image_config *config, uint64_t size, bool cached, struct err *e)
 {
-	if (json_array_size(l->results) >= LOAD_IMAGES_MAX)
-		return err_set(e, ERR_LIMIT, 0, "it holds more than %d images", LOAD_IMAGES_MAX);
+	if (json_array_size(l->results) >= LOAD_NAMES_MAX)
+		return err_set(e, ERR_LIMIT, 0, "it holds more than %d names", LOAD_NAMES_MAX);
 	json_t *o = finish_result(digest, ref, config, size, cached, e);
 	if (!o)
 		return err_code(e);
 	return json_array_append_new(l->results, o) < 0 ? err_errno(e, ENOMEM, "the result") : 0;
 }
 
-/* Makes the image unless it is there; layers are opened files. */
+/* Makes the image unless it is there, under a name of ours in the work folder; layers are opened
+ * files. */
 static int make_image(struct load *l, const char *digest, const struct image_config *config,
 	const int *layers, size_t n, uint64_t *ret_size, bool *ret_cached, struct err *e)
 {
 	cleanup_converted struct converted made = {0};
-	uint64_t size;
+	struct made *m = &l->made[l->made_len];
 	int r;
 
-	cleanup_fd int lock = images_lock(l->images, digest, e);
-	if (lock < 0)
-		return lock;
-	if ((r = images_find(l->images, digest, &size, e)) < 0)
+	for (size_t i = 0; i < l->made_len; i++)
+		if (strcmp(l->made[i].digest, digest) == 0) {
+			*ret_size = l->made[i].size;
+			*ret_cached = false;
+			return 0;
+		}
+	if ((r = images_find(l->images, digest, ret_size, e)) < 0)
 		return r;
-	*ret_cached = size > 0;
-	if (size == 0) {
-		if ((r = convert_layers(&l->workdir, layers, n, &made, e)) < 0 ||
-			(r = finish_check_diff_ids(config, made.diff_ids, e)) < 0 ||
-			(r = images_publish(&l->workdir, CONVERT_FILE, digest, e)) < 0)
+	*ret_cached = *ret_size > 0;
+	if (*ret_cached)
+		return 0;
+	if (l->made_len == LOAD_IMAGES_MAX)
+		return err_set(e, ERR_LIMIT, 0, "it holds more than %d images", LOAD_IMAGES_MAX);
+	if ((r = convert_layers(&l->workdir, layers, n, &made, e)) < 0 ||
+		(r = finish_check_diff_ids(config, made.diff_ids, e)) < 0)
+		return r;
+	(void)snprintf(m->file, sizeof(m->file), "made-%zu", l->made_len);
+	(void)snprintf(m->digest, sizeof(m->digest), "%s", digest);
+	m->size = *ret_size = made.size;
+	if (renameat(l->workdir.fd, CONVERT_FILE, l->workdir.fd, m->file) < 0)
+		return images_write_error(l->images, errno, "the image", e);
+	l->made_len++;
+	return 0;
+}
+
+/* Only when all that the archive holds was made, and can be told to the caller: an archive is
+ * loaded whole or not at all. */
+static int publish_all(struct load *l, struct err *e)
+{
+	cleanup_buf struct buf line;
+
+	buf_init(&line, WORKER_LINE_MAX - 1024);
+	json_put_canonical(&line, l->results);
+	if (buf_failed(&line))
+		return err_set(e, ERR_LIMIT, 0, "its images' configurations are too large");
+	for (size_t i = 0; i < l->made_len; i++) {
+		const struct made *m = &l->made[i];
+		uint64_t size;
+		int r;
+		cleanup_fd int lock = images_lock(l->images, m->digest, e);
+		if (lock < 0)
+			return lock;
+		if ((r = images_find(l->images, m->digest, &size, e)) < 0 ||
+			(size == 0 && (r = images_publish(&l->workdir, m->file, m->digest, e)) < 0))
 			return r;
-		size = made.size;
 	}
-	*ret_size = size;
 	return 0;
 }
 
@@ -337,6 +379,8 @@ int load_images(const char *path, const struct platform *p, const struct images 
 		r = load_files(&l, e);
 		files_release(&l.files);
 	}
+	if (r == 0)
+		r = publish_all(&l, e);
 	workdir_remove(&l.workdir);
 	if (r < 0) {
 		json_decref(l.results);

@@ -7,6 +7,7 @@
 #include "manifest.h"
 
 #define LOAD_IMAGES_MAX 64
+#define LOAD_NAMES_MAX 256
 
 /* path: a tar, an OCI layout's folder, or "-" for stdin. An OCI layout is preferred where an
  * archive is both. *ret: the worker's last line (worker.h). */

@@ -53,6 +53,6 @@
 #ifndef KOSA8_IMAGE_WORKER_H
 #define KOSA8_IMAGE_WORKER_H
 
-#define WORKER_LINE_MAX (1024u * 1024)
+#define WORKER_LINE_MAX (8u * 1024 * 1024)
 
 #endif
