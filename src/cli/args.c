@@ -11,6 +11,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,19 +67,19 @@ static int next_word(int argc, char *const *argv, int i, struct args *a)
 static int unknown_command(const char *first, const char *second, struct err *e)
 {
 	const struct command *near = command_nearest(first, second);
-	const char *space = second ? " " : "";
-	char title[COMMAND_TITLE_MAX];
+	char title[COMMAND_TITLE_MAX], typed[160];
 
-	second = second ? second : "";
+	if (!command_group_exists(first))
+		second = NULL; /* it may be an operand */
+	(void)snprintf(typed, sizeof(typed), "%.60s%s%.60s", first, second ? " " : "",
+		second ? second : "");
 	if (!near) {
-		(void)err_set(e, ERR_USAGE, 0, "there is no command \"%.60s%s%.60s\"", first, space,
-			second);
+		(void)err_set(e, ERR_USAGE, 0, "there is no command \"%s\"", typed);
 		return err_hint(e, "kosa8 --help");
 	}
 	command_title(near, title);
-	return err_set(e, ERR_USAGE, 0,
-		"there is no command \"%.60s%s%.60s\": did you mean \"kosa8 %s\"?", first, space,
-		second, title);
+	return err_set(e, ERR_USAGE, 0, "there is no command \"%s\": did you mean \"kosa8 %s\"?",
+		typed, title);
 }
 
 /* Finds the command; its words' indices go to words[] (0: none). */
@@ -93,11 +94,11 @@ static int find_command(int argc, char *const *argv, struct args *a, int words[2
 		return err_hint(e, "kosa8 --help");
 	}
 	words[0] = first;
+	int second = next_word(argc, argv, first + 1, a);
 	if (!command_group_exists(argv[first]))
-		return unknown_command(argv[first], NULL, e);
+		return unknown_command(argv[first], second < argc ? argv[second] : NULL, e);
 	a->group = argv[first];
 	a->command = command_find(argv[first], NULL);
-	int second = next_word(argc, argv, first + 1, a);
 	const struct command *sub = second < argc ? command_find(argv[first], argv[second]) : NULL;
 	if (sub) {
 		a->command = sub;

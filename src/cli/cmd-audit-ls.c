@@ -82,13 +82,22 @@ static int print_table(struct listing *l)
 	return table_print(&t, l->e);
 }
 
+static int print_array(struct listing *l)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; list && i < l->view.len; i++)
+		(void)json_array_append_new(list, audit_entry_json(&l->view.entries[i]));
+	return output_json(list, l->e);
+}
+
 /* What is there now; a followed listing keeps the actions that have not ended. */
 static int print_present(struct listing *l)
 {
 	int r = 0;
 
-	if (!l->json && !l->follow)
-		return print_table(l);
+	if (!l->follow)
+		return l->json ? print_array(l) : print_table(l);
 	if (!l->json)
 		print_fixed(headers);
 	for (size_t i = 0; r >= 0 && i < l->view.len;) {

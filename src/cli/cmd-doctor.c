@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A list of checks, each ok, warn (kosa8 works, with less) or fail (something will not work), with
- * what to do about it. The engine's part comes from kosa8-supervisor; here is what concerns the
- * host's state directory, the programs and the kernel's means of confinement.
+ * what to do about it. The engine's part (QEMU, guest assets, accelerator, confinement) comes from
+ * kosa8-supervisor; here is what concerns the programs, the state folder and the sandboxes.
  */
 #include "commands.h"
 
@@ -16,12 +16,7 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <fcntl.h>
-#include <linux/landlock.h>
-#include <sched.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define FREE_WARN_BYTES UINT64_C(5000000000)
@@ -128,55 +123,6 @@ static void check_state(json_t *checks)
 	check_stale(checks, &c);
 }
 
-static void check_landlock(json_t *checks)
-{
-	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
-
-	if (abi < 0)
-		add(checks, "landlock", "warn",
-			"add landlock to the kernel's lsm= parameter (Linux 5.13 or later)",
-			"not there: the workers are confined by seccomp alone");
-	else
-		add(checks, "landlock", "ok", "", "version %ld", abi);
-}
-
-static void check_user_namespaces(json_t *checks)
-{
-	pid_t pid = fork();
-	int status = 0;
-
-	if (pid == 0)
-		_exit(unshare(CLONE_NEWUSER) < 0 ? 1 : 0);
-	if (pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
-		WEXITSTATUS(status) == 0)
-		add(checks, "user namespaces", "ok", "", "can be made");
-	else
-		add(checks, "user namespaces", "warn",
-			"sysctl kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000",
-			"cannot be made: the workers run without a namespace of their own");
-}
-
-static void check_ptrace(json_t *checks)
-{
-	cleanup_buf struct buf b = {0};
-	uint64_t scope = 0;
-
-	buf_init(&b, 64);
-	if (file_read(AT_FDCWD, "/proc/sys/kernel/yama/ptrace_scope", &b) >= 0 && b.len > 0) {
-		b.len -= b.data[b.len - 1] == '\n';
-		const char *text = buf_cstr(&b);
-		if (!text || text_parse_u64(text, 0, 9, &scope) < 0)
-			scope = 0;
-	}
-	/* The supervisor is QEMU's parent: scope 1 lets it write into its memory. */
-	if (scope <= 1 || (scope == 2 && geteuid() == 0))
-		add(checks, "ptrace_scope", "ok", "", "%u", (unsigned)scope);
-	else
-		add(checks, "ptrace_scope", "fail", "sysctl kernel.yama.ptrace_scope=1",
-			"%u: a checkpoint cannot be written into a new VM's memory",
-			(unsigned)scope);
-}
-
 static enum shade shade_of(const char *status)
 {
 	if (strcmp(status, "ok") == 0)
@@ -219,13 +165,10 @@ int cmd_doctor(const struct args *a, struct err *e)
 	struct err engine_error;
 
 	check_programs(checks);
-	if (engine_checks(&engine, &engine_error) >= 0)
-		(void)json_array_extend(checks, engine);
+	if (engine_ask(&engine, &engine_error) >= 0)
+		(void)json_array_extend(checks, json_object_get(engine, "checks"));
 	else
 		add(checks, "engine", "fail", engine_error.hint, "%s", engine_error.what);
-	check_landlock(checks);
-	check_user_namespaces(checks);
-	check_ptrace(checks);
 	check_state(checks);
 	return print(checks, args_on(a, "json"), e);
 }

@@ -55,7 +55,7 @@ static int rewind_to(struct context *c, const struct sandbox *s, const struct ch
 	if (r == 0)
 		return err_set(e, ERR_CANCELLED, 0, "%s is as it was", s->row.name);
 	if (s->state == LIVE_STOPPED || s->state == LIVE_CRASHED)
-		r = sandbox_start(c, s, "rewind", p->id, e);
+		r = sandbox_start(c, s, p, e);
 	else
 		r = rewind_live(c, s, p->id, e);
 	if (r >= 0)

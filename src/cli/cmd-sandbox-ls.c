@@ -120,11 +120,7 @@ static json_t *ask_live(const struct context *c, const struct sandbox *s)
 		output_notice("kosa8: %s", e.what);
 		return NULL;
 	}
-	/* Either {"ok", "live": {...}} or the members beside "ok". */
-	json_t *live = json_object_get(result, "live");
-	if (!live)
-		(void)json_object_del(result, "ok");
-	return json_incref(live ? live : result);
+	return json_incref(json_object_get(result, "live"));
 }
 
 static json_t *inspect_json(

@@ -21,7 +21,7 @@ int cmd_sandbox_start(const struct args *a, struct err *e)
 	switch (s.state) {
 	case LIVE_STOPPED:
 	case LIVE_CRASHED:
-		return sandbox_start(&c, &s, "boot", NULL, e);
+		return sandbox_start(&c, &s, NULL, e);
 	case LIVE_RUNNING:
 		/* Another command may be starting it: its answer says that it is ready. */
 		r = supervisor_ask(

@@ -225,7 +225,9 @@ const struct command command_table[] = {
 	{"image", "prune", "", 0, 0, 0, NOTHING, no_flags, "remove images that no sandbox uses",
 		NULL, "removing unused images", 1, NULL},
 	{"audit", "ls", "", 0, 0, 0, NOTHING, audit_ls_flags, "list what was done, and by whom",
-		NULL, NULL, 1, cmd_audit_ls},
+		"An action without an end was cut off, unless its command is still at work. With "
+		"--follow --json prints one object a line.",
+		NULL, 1, cmd_audit_ls},
 	{"audit", "verify", "", 0, 0, 0, NOTHING, json_flags, "check that the record is whole",
 		"Exit status 1, with the first bad record and the kind of damage, when it is not.",
 		NULL, 1, cmd_audit_verify},
@@ -278,29 +280,36 @@ static unsigned slips(const char *word)
 	return len < 3 ? 1 : len < 7 ? 2 : 3;
 }
 
+/* How far what was typed is from a command; over its limit when it is not near. */
+static unsigned distance(const char *first, const char *second, const struct command *c)
+{
+	char typed[COMMAND_TITLE_MAX + 8], title[COMMAND_TITLE_MAX];
+	unsigned limit = slips(first), d = limit + 1, one;
+
+	command_title(c, title);
+	if (second) {
+		(void)snprintf(typed, sizeof(typed), "%s %s", first, second);
+		d = text_distance(typed, title, limit);
+	}
+	/* A second word may be an operand: of a command of one word, or of one whose group was
+	 * left out. */
+	if (!c->name || !command_group_exists(first)) {
+		one = text_distance(first, c->name ? c->name : c->group, limit);
+		d = one < d ? one : d;
+	}
+	return d;
+}
+
 const struct command *command_nearest(const char *first, const char *second)
 {
 	const struct command *best = NULL;
-	char typed[256], title[COMMAND_TITLE_MAX];
-	unsigned distance, best_distance = 99;
+	unsigned best_distance = slips(first) + 1;
 
-	(void)snprintf(
-		typed, sizeof(typed), "%s%s%s", first, second ? " " : "", second ? second : "");
 	for (const struct command *c = command_table; c->summary; c++) {
-		/* docker's habit: `kosa8 run` for `kosa8 sandbox run`. */
-		if (c->name && !command_group_exists(first) && strcmp(c->name, first) == 0)
-			return c;
-		command_title(c, title);
-		distance = text_distance(typed, title, slips(typed));
-		if (!c->name || !second) {
-			unsigned one = text_distance(
-				first, c->name && !second ? c->name : c->group, slips(first));
-			if (one < distance)
-				distance = one;
-		}
-		if (distance <= slips(typed) && distance < best_distance) {
+		unsigned d = distance(first, second, c);
+		if (d < best_distance) {
 			best = c;
-			best_distance = distance;
+			best_distance = d;
 		}
 	}
 	return best;

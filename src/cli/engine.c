@@ -12,7 +12,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
-#include <string.h>
 #include <unistd.h>
 
 #define ANSWER_MAX (256u * 1024)
@@ -42,7 +41,7 @@ static int read_all(int fd, struct buf *b, struct err *e)
 	}
 }
 
-int engine_checks(json_t **ret, struct err *e)
+int engine_ask(json_t **ret, struct err *e)
 {
 	cleanup_json *answer = NULL;
 	cleanup_buf struct buf b = {0};
@@ -77,19 +76,6 @@ int engine_checks(json_t **ret, struct err *e)
 			0 ||
 		(r = json_get_array(answer, "checks", CHECKS_MAX, &checks, e)) < 0)
 		return r;
-	*ret = json_incref(checks);
+	*ret = json_incref(answer);
 	return 0;
-}
-
-const char *engine_text(const json_t *checks, const char *name)
-{
-	const json_t *check;
-	size_t i;
-
-	json_array_foreach ((json_t *)checks, i, check) {
-		const char *is = json_string_value(json_object_get(check, "name"));
-		if (is && strcmp(is, name) == 0)
-			return json_string_value(json_object_get(check, "text"));
-	}
-	return NULL;
 }

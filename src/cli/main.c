@@ -120,6 +120,7 @@ static int run(int argc, char *const *argv)
 
 int main(int argc, char **argv)
 {
+	static char help[] = "--help";
 	struct err e = {0};
 
 	if (fill_standard_fds() < 0)
@@ -132,7 +133,7 @@ int main(int argc, char **argv)
 	if (argc >= 2 && strcmp(argv[1], "help") == 0) {
 		for (int i = 1; i + 1 < argc; i++)
 			argv[i] = argv[i + 1];
-		argv[argc - 1] = (char[]){"--help"};
+		argv[argc - 1] = help;
 	}
 	return run(argc, argv);
 }

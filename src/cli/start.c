@@ -7,6 +7,7 @@
 #include "../base/install.h"
 #include "../base/sock.h"
 #include "../base/spawn.h"
+#include "../store/spec.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -119,14 +120,28 @@ int supervisor_start(const struct context *c, const struct sandbox *s, int lock_
 	return explain(s->dirfd, log_size, e);
 }
 
-int sandbox_start(struct context *c, const struct sandbox *s, const char *mode,
-	const char *checkpoint, struct err *e)
+/* What the record of a start is bound to. */
+static int bind_start(
+	const struct sandbox *s, const struct checkpoint_row *p, json_t **ret, struct err *e)
 {
-	cleanup_json *detail = json_pack("{s:s, s:s*}", "mode", mode, "checkpoint", checkpoint);
-	struct action a = {.event = {.action = "sandbox.start",
-				   .sandbox = s->row.name,
-				   .sandbox_id = s->row.id,
-				   .detail = detail}};
+	cleanup_spec struct spec spec;
+	char policy[65];
+	int r;
+
+	spec_init(&spec);
+	if ((r = spec_decode(s->row.spec, &spec, e)) < 0 ||
+		(r = spec_policy_hash(&spec, policy, e)) < 0)
+		return err_wrap(e, "%s", s->row.name);
+	*ret = json_pack("{s:s, s:s*}", "policy", policy, "checkpoint", p ? p->hash : NULL);
+	return *ret ? 0 : err_set(e, ERR_IO, ENOMEM, "out of memory");
+}
+
+int sandbox_start(struct context *c, const struct sandbox *s,
+	const struct checkpoint_row *checkpoint, struct err *e)
+{
+	const char *id = checkpoint ? checkpoint->id : NULL;
+	cleanup_json *detail = json_pack("{s:s*}", "checkpoint", id);
+	cleanup_json *bound = NULL;
 	cleanup_fd int lock = -1;
 	int r;
 
@@ -134,8 +149,15 @@ int sandbox_start(struct context *c, const struct sandbox *s, const char *mode,
 		return err_set(e, ERR_CORRUPT, 0, "the folder of %s is missing", s->row.name);
 	if ((r = home_sandbox_lock(s->dirfd, &lock, e)) < 0)
 		return err_wrap(e, "%s", s->row.name);
+	if ((r = bind_start(s, checkpoint, &bound, e)) < 0)
+		return r;
+	struct action a = {.event = {.action = checkpoint ? "rewind" : "sandbox.start",
+				   .sandbox = s->row.name,
+				   .sandbox_id = s->row.id,
+				   .bound = bound,
+				   .detail = detail}};
 	if ((r = action_begin(c, &a, e)) < 0)
 		return r;
-	r = supervisor_start(c, s, lock, mode, checkpoint, e);
+	r = supervisor_start(c, s, lock, checkpoint ? "rewind" : "boot", id, e);
 	return action_end(c, &a, r, e);
 }

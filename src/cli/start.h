@@ -12,8 +12,9 @@
  * are shown. */
 int supervisor_start(const struct context *c, const struct sandbox *s, int lock_fd,
 	const char *mode, const char *checkpoint, struct err *e) must_check;
-/* Takes the lock of a sandbox that is not alive and starts it so; recorded as sandbox.start. */
-int sandbox_start(struct context *c, const struct sandbox *s, const char *mode,
-	const char *checkpoint, struct err *e) must_check;
+/* Takes the lock of a sandbox that is not alive and starts it: from its disk (checkpoint NULL),
+ * recorded as sandbox.start, or from a checkpoint, recorded as rewind. */
+int sandbox_start(struct context *c, const struct sandbox *s,
+	const struct checkpoint_row *checkpoint, struct err *e) must_check;
 
 #endif

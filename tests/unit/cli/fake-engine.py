@@ -72,6 +72,9 @@ class Connection:
     def result(self, **members):
         self.send_json(RESULT, {"ok": True, **members})
 
+    def run_result(self, how, code=0, oom=False):
+        self.result(run={"how": how, "code": code, "oom": oom})
+
     def error(self, kind, what, hint=""):
         self.send_json(RESULT, {"ok": False, "error": {
             "kind": kind, "errno": 0, "what": what, "hint": hint}})
@@ -132,7 +135,7 @@ def run_spew(c, args):
         if not c.write(STDOUT, b"x" * n):
             return
         left -= n
-    c.result(how="exited", code=0, oom=False)
+    c.run_result("exited")
 
 
 def run_both(c, args):
@@ -142,7 +145,7 @@ def run_both(c, args):
     c.wait(lambda: c.windows[STDOUT] == 0)
     c.write(STDERR, b"stderr is alive\n")
     flood.join()
-    c.result(how="exited", code=0, oom=False)
+    c.run_result("exited")
 
 
 def run_cat(c, _args):
@@ -157,13 +160,13 @@ def run_cat(c, _args):
             c.grant_stdin(len(piece))
         if end and not data:
             break
-    c.result(how="exited", code=0, oom=False)
+    c.run_result("exited")
 
 
 def run_signal(c, _args):
     c.write(STDOUT, b"ready\n")
     if c.wait(lambda: c.signals):
-        c.result(how="signaled", code=c.signals[0], oom=False)
+        c.run_result("signaled", c.signals[0])
 
 
 def run_hang(c, _args):
@@ -191,7 +194,7 @@ def run_junk(c, _args):
 
 def run_argv(c, args):
     c.write(STDOUT, b"\0".join(a.encode() for a in args) + b"\0")
-    c.result(how="exited", code=0, oom=False)
+    c.run_result("exited")
 
 
 def run_failed(c, _args):
@@ -210,9 +213,9 @@ def handle_run(c, request):
     c.send(STARTED)
     ends = {"exit": "exited", "signaled": "signaled", "timeout": "timeout", "killed": "killed"}
     if what in ends:
-        return c.result(how=ends[what], code=int(args[0]) if args else 0, oom=False)
+        return c.run_result(ends[what], int(args[0]) if args else 0)
     if what == "oom":
-        return c.result(how="signaled", code=9, oom=True)
+        return c.run_result("signaled", 9, True)
     return globals()[f"run_{what}"](c, args)
 
 
@@ -244,7 +247,7 @@ class Supervisor:
         sql("UPDATE sandbox SET checkpoint = ? WHERE id = ?", checkpoint, self.sandbox)
 
     def op_status(self, c, _request):
-        c.result(epoch=1, runs=0, cmdline="\x1b[31mred")
+        c.result(live={"epoch": 1, "runs": 0, "cmdline": "\x1b[31mred"})
 
     def op_attach(self, c, _request):
         c.result()
@@ -339,7 +342,7 @@ def image_worker(argv):
     say(event="convert", layer=0, bytes=5000)
     if "notice" in operand:
         say(event="notice", text="mirror \x1b[31mused")
-    one = {"digest": f"sha256:{'0' * 63 if 'baddigest' in operand else digest}",
+    one = {"digest": f"sha256:{'0' * 64 if 'baddigest' in operand else digest}",
            "ref": "example.com/loaded:1" if verb == "load" else operand,
            "config": {"Cmd": ["sh"]}, "size": 5000, "cached": False}
     if verb == "load":
@@ -356,7 +359,8 @@ def main():
     if sys.argv[1] == "--doctor":
         say(checks=[{"name": "qemu", "status": "ok", "text": "QEMU 7.2.0", "hint": ""},
                     {"name": "accelerator", "status": os.environ.get("KOSA8_FAKE", "warn"),
-                     "text": "emulation", "hint": "enable virtualisation"}])
+                     "text": "emulation", "hint": "enable virtualisation"}],
+            qemu_version="7.2.0")
         return 0
     return supervisor(sys.argv[1])
 

@@ -86,6 +86,15 @@ class World:
         with open(f"{self.home}/fake-pids", encoding="ascii") as f:
             return [int(line) for line in f]
 
+    @staticmethod
+    def gone(pid):
+        """Ended, whether or not somebody has waited for it."""
+        try:
+            with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
+                return f.read().rpartition(")")[2].split()[0] == "Z"
+        except OSError:
+            return True
+
     def wait_for(self, condition, seconds=20):
         """For what has no event to wait for here; true when it came in time."""
         end = time.monotonic() + seconds
