@@ -290,6 +290,7 @@ class Group:
         self.home, self.name, self.folder = home, name, folder
         self.box = None
         self.boxes = []
+        self.read = {}
 
     def create(self, suffix="", *flags, size=SMALL):
         """A sandbox that is removed at the end of the group."""
@@ -297,6 +298,24 @@ class Group:
         self.boxes.append(name)
         self.home("sandbox", "create", name, *size, *flags, timeout=120)
         return name
+
+    def news(self):
+        """What the logs of the group's sandboxes got since the last call, its last lines."""
+        told = []
+        for box in self.boxes:
+            try:
+                folder = os.path.join(self.home.path, "sandboxes", self.home.inspect(box)["id"])
+            except (Failure, ValueError, KeyError):
+                continue
+            for name in ("supervisor.log", "qemu.log"):
+                path = os.path.join(folder, name)
+                if not os.path.exists(path):
+                    continue
+                with open(path, errors="replace") as f:
+                    f.seek(self.read.get(path, 0))
+                    told += [f"{box}/{name}: {line.rstrip()}" for line in f.readlines()[-8:]]
+                    self.read[path] = f.tell()
+        return told
 
     def remove(self, name):
         self.home("sandbox", "rm", "--force", name)
