@@ -125,7 +125,7 @@ int auth_load(const char *registry, struct auth *ret, struct err *e)
 {
 	const char *dir = getenv("DOCKER_CONFIG"), *home = getenv("HOME");
 	char path[PATH_MAX];
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 	int n, r;
 
 	buf_init(&b, CONFIG_MAX);

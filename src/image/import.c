@@ -70,7 +70,7 @@ static int put_diff_ids(struct image_config *config, json_t *diff_ids, struct er
 static int name_image(int layer, const struct image_config *config,
 	char ret[static REFERENCE_DIGEST_SIZE], struct err *e)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 	struct descriptor d;
 	int r = synthesis_layer(layer, &d, e);
 

@@ -288,7 +288,7 @@ const struct descriptor *manifest_choose(
 int manifest_wrong_platform(
 	const struct manifest *index, const struct platform *wanted, struct err *e)
 {
-	cleanup_buf struct buf list;
+	cleanup_buf struct buf list = {0};
 	char text[PLATFORM_TEXT_SIZE], asked[PLATFORM_TEXT_SIZE], shown[PLATFORM_TEXT_SIZE * 2];
 	size_t listed = 0;
 

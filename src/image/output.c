@@ -15,7 +15,7 @@
 void output_take(struct output *o, json_t *object)
 {
 	cleanup_json *owned = object;
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, WORKER_LINE_MAX);
 	if (!owned) {

@@ -52,7 +52,7 @@ int synthesis_digest(const void *config, size_t config_len, const struct descrip
 	size_t n, char ret[static REFERENCE_DIGEST_SIZE], struct err *e)
 {
 	char hex[SHA256_HEX_SIZE], digest[REFERENCE_DIGEST_SIZE];
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, MANIFEST_BYTES_MAX);
 	sha256_hex_of(config, config_len, hex);
