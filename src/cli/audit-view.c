@@ -181,9 +181,12 @@ static void put_detail(const struct audit_entry *x, char *ret, size_t size)
 	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, 256 * 1024);
-	put_members(&b, json_object_get(x->begin, "detail"));
-	if (x->end && x->end != x->begin)
-		put_members(&b, json_object_get(x->end, "detail"));
+	/* The end may repeat what the begin said, and know more. */
+	cleanup_json *all = json_object();
+	if (x->end)
+		(void)json_object_update(all, json_object_get(x->end, "detail"));
+	(void)json_object_update_missing(all, json_object_get(x->begin, "detail"));
+	put_members(&b, all);
 	const char *text = buf_cstr(&b);
 	int n = snprintf(ret, size, "%.80s", text ? text : "");
 	if (n == 80) {

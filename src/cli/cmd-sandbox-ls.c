@@ -155,7 +155,7 @@ static void print_member(const char *key, const json_t *value)
 	if (!json_is_string(value))
 		json_put_canonical(&b, value);
 	text = json_is_string(value) ? json_string_value(value) : buf_cstr(&b);
-	output_line("%-13s %s", key, text && strcmp(text, "null") != 0 ? text : "-");
+	output_line("%-24s %s", key, text && strcmp(text, "null") != 0 ? text : "-");
 }
 
 int cmd_sandbox_inspect(const struct args *a, struct err *e)

@@ -53,6 +53,28 @@ static uint64_t tree_bytes(int fd, int depth, uint64_t *ret_entries)
 	return bytes;
 }
 
+/* What counts as one: image files, template folders. */
+static uint64_t count_of(int dirfd, const char *name, const char *suffix)
+{
+	int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	uint64_t n = 0;
+	struct dirent *de;
+
+	while (d && (de = readdir(d))) {
+		size_t len = strlen(de->d_name), end = strlen(suffix);
+		if (end > 0)
+			n += len > end && strcmp(de->d_name + len - end, suffix) == 0;
+		else
+			n += !strchr(de->d_name, '.');
+	}
+	if (d)
+		(void)closedir(d);
+	else
+		(void)fd_close(fd);
+	return n;
+}
+
 static void add_folder(struct usage *u, int dirfd, const char *name)
 {
 	u->bytes += tree_bytes(
@@ -115,11 +137,13 @@ int cmd_system_df(const struct args *a, struct err *e)
 	add_folder(&all[IMAGES], c.home.dirfd, "images");
 	add_folder(&all[TEMPLATES], c.home.dirfd, "templates");
 	add_folder(&all[AUDIT], c.home.dirfd, "audit");
+	all[IMAGES].count = count_of(c.home.dirfd, "images", ".sqfs");
+	all[TEMPLATES].count = count_of(c.home.dirfd, "templates", "");
+	all[AUDIT].count = all[OTHER].count = 1;
 	add_folder(&whole, c.home.dirfd, ".");
 	uint64_t known = 0;
 	for (size_t i = 0; i < OTHER; i++)
 		known += all[i].bytes;
-	all[OTHER].count = 1;
 	all[OTHER].bytes = whole.bytes > known ? whole.bytes - known : 0;
 	return print(all, args_on(a, "json"), e);
 }

@@ -52,7 +52,7 @@ struct stream {
 	int64_t deadline_ms; /* the backstop */
 };
 
-static void put_u32_frame(struct stream *s, enum client_type type, uint32_t value)
+static void put_u32_frame(struct stream *s, uint16_t type, uint32_t value)
 {
 	unsigned char le[4] = {(unsigned char)value, (unsigned char)(value >> 8),
 		(unsigned char)(value >> 16), (unsigned char)(value >> 24)};
@@ -286,15 +286,13 @@ int stream_status(const json_t *result, const struct stream_options *o, struct e
 {
 	static const char *const names[] = {"exited", "signaled", "timeout", "killed"};
 	const char *how = "";
-	json_t *run;
 	uint64_t code = 0;
 	bool oom = false;
 	int r;
 
-	if ((r = json_get_object(result, "run", &run, e)) < 0 ||
-		(r = json_get_str(run, "how", 16, &how, e)) < 0 ||
-		(r = json_get_u64_or(run, "code", 255, 0, &code, e)) < 0 ||
-		(r = json_get_bool_or(run, "oom", false, &oom, e)) < 0)
+	if ((r = json_get_str(result, "how", 16, &how, e)) < 0 ||
+		(r = json_get_u64_or(result, "code", 255, 0, &code, e)) < 0 ||
+		(r = json_get_bool_or(result, "oom", false, &oom, e)) < 0)
 		return err_wrap(e, "the run's result");
 	if (oom)
 		output_notice("kosa8: run: out of memory: the kernel of the sandbox ended it");

@@ -73,7 +73,7 @@ class Connection:
         self.send_json(RESULT, {"ok": True, **members})
 
     def run_result(self, how, code=0, oom=False):
-        self.result(run={"how": how, "code": code, "oom": oom})
+        self.result(how=how, code=code, oom=oom)
 
     def error(self, kind, what, hint=""):
         self.send_json(RESULT, {"ok": False, "error": {

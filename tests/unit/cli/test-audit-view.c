@@ -38,7 +38,7 @@ static void test_join(void)
 	EQ_STR(cells[2], "agent crew (python3)", "actor");
 	EQ_STR(cells[3], "run", "action");
 	EQ_STR(cells[5], "ok", "result");
-	EQ_STR(cells[6], "argv=sh -c x code=3", "detail of begin and end");
+	EQ_STR(cells[6], "code=3 argv=sh -c x", "detail of begin and end");
 	audit_entry_cells(&v.entries[1], cells);
 	EQ_STR(cells[5], "cut off", "a begin whose command is gone");
 	cleanup_json *o = audit_entry_json(&v.entries[0]);

@@ -19,14 +19,14 @@ static int status_of(const char *json)
 
 static void test_status(void)
 {
-	EQ_INT(status_of("{\"run\":{\"how\":\"exited\",\"code\":7}}"), 7, "its own status");
-	EQ_INT(status_of("{\"run\":{\"how\":\"signaled\",\"code\":15}}"), 143, "a signal");
-	EQ_INT(status_of("{\"run\":{\"how\":\"timeout\",\"code\":0}}"), 124, "a timeout");
-	EQ_INT(status_of("{\"run\":{\"how\":\"killed\",\"code\":0}}"), 137, "killed");
-	OK(status_of("{\"run\":{\"how\":\"vanished\",\"code\":0}}") < 0, "no way to end");
-	OK(status_of("{\"run\":{\"how\":\"exited\",\"code\":256}}") < 0, "no status");
-	OK(status_of("{\"run\":{\"how\":\"exited\",\"code\":-1}}") < 0, "a negative one");
-	OK(status_of("{\"how\":\"exited\"}") < 0, "no run");
+	EQ_INT(status_of("{\"how\":\"exited\",\"code\":7}"), 7, "its own status");
+	EQ_INT(status_of("{\"how\":\"signaled\",\"code\":15}"), 143, "a signal");
+	EQ_INT(status_of("{\"how\":\"timeout\",\"code\":0}"), 124, "a timeout");
+	EQ_INT(status_of("{\"how\":\"killed\",\"code\":0}"), 137, "killed");
+	OK(status_of("{\"how\":\"vanished\",\"code\":0}") < 0, "no way to end");
+	OK(status_of("{\"how\":\"exited\",\"code\":256}") < 0, "no status");
+	OK(status_of("{\"how\":\"exited\",\"code\":-1}") < 0, "a negative one");
+	OK(status_of("{\"run\":{}}") < 0, "none of it");
 }
 
 static int line(const char *text, struct image_gots *g)
