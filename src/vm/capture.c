@@ -4,7 +4,7 @@
  * moves to the new layer only when all else is written.
  *
  * QEMU never gets a descriptor of the checkpoint's files. Pages are read from outside; the device
- * state goes through an anonymous file of fixed size, which bounds what QEMU can write.
+ * state goes through an anonymous file in memory, of which a bounded part is copied.
  */
 #include "capture.h"
 
@@ -25,10 +25,9 @@
 static int make_buffer(int *ret_own, int *ret_qemu, struct err *e)
 {
 	char path[40];
-	cleanup_fd int fd = memfd_create("device-state", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	cleanup_fd int fd = memfd_create("device-state", MFD_CLOEXEC);
 
-	if (fd < 0 || ftruncate(fd, DEVICE_STATE_MAX) < 0 ||
-		fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK) < 0)
+	if (fd < 0)
 		return err_errno(e, errno, "cannot hold the device state");
 	/* QEMU takes from a set only a descriptor of exactly the access mode it opens with. */
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
