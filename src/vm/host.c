@@ -40,7 +40,7 @@ static int find_program(
 	/* mke2fs is in sbin, which is not in an ordinary user's PATH. */
 	static const char more[] = ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
 	const char *path = getenv("PATH");
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, 32768);
 	buf_putf(&b, "%s%s", path ? path : "", more);
@@ -112,7 +112,7 @@ struct cache {
 
 static void cache_load(struct cache *c)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 	struct err ignored;
 
 	buf_init(&b, CACHE_MAX);
@@ -124,7 +124,7 @@ static void cache_load(struct cache *c)
 /* Best effort: without it the next run asks again. */
 static void cache_save(struct cache *c)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, CACHE_MAX);
 	json_put_canonical(&b, c->entries);
@@ -159,7 +159,7 @@ static int ask_version(struct vm_host *h, struct err *e)
 {
 	static const char before[] = "QEMU emulator version ";
 	char *const argv[] = {h->qemu, "--version", NULL};
-	cleanup_buf struct buf out;
+	cleanup_buf struct buf out = {0};
 
 	buf_init(&out, 4096);
 	int code = spawn_run(argv, &out, clock_mono_ms() + VERSION_TIMEOUT_MS, e);
@@ -177,7 +177,7 @@ static int ask_version(struct vm_host *h, struct err *e)
 
 static int find_version(struct vm_host *h, struct cache *c, struct err *e)
 {
-	cleanup_buf struct buf of;
+	cleanup_buf struct buf of = {0};
 
 	buf_init(&of, 8192);
 	int r = identity_of(h->qemu, &of, e);
@@ -206,7 +206,7 @@ static int hash_file(struct sha256 *all, const char *path, struct err *e)
 
 static int find_assets_hash(struct vm_host *h, struct cache *c, struct err *e)
 {
-	cleanup_buf struct buf of;
+	cleanup_buf struct buf of = {0};
 	cleanup_sha256 struct sha256 *all = sha256_new();
 	int r;
 
@@ -281,7 +281,7 @@ static void describe_cpu(struct vm_host *h)
  * to root, 3 to nobody. Pages are saved and loaded that way. */
 static int check_yama(struct err *e)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, 16);
 	if (file_read(AT_FDCWD, "/proc/sys/kernel/yama/ptrace_scope", &b) < 0 || b.len == 0)

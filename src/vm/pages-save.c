@@ -145,7 +145,7 @@ static int add_run(struct saver *s, struct ram_run run, struct err *e)
 
 static int write_header(struct saver *s, struct err *e)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, PAGES_HEADER_SIZE);
 	buf_put(&b, PAGES_MAGIC, 8);

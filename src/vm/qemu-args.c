@@ -18,7 +18,7 @@ struct args {
 static void add(struct args *a, const char *option, const char *fmt, ...) format_printf(3, 4);
 static void add(struct args *a, const char *option, const char *fmt, ...)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 	va_list ap;
 	char text[8192];
 

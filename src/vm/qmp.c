@@ -231,7 +231,7 @@ static int send_all(struct qmp *q, struct buf *b, int fd, int64_t deadline_ms, s
 static int send_command(struct qmp *q, const char *command, json_t *args, int fd,
 	int64_t deadline_ms, struct err *e)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 	cleanup_json *message = json_pack("{s:s, s:I, s:O*}", "execute", command, "id",
 		(json_int_t)(q->last_id + 1), "arguments", args);
 

@@ -142,7 +142,7 @@ static int say_quiesce(struct vm *vm, struct err *e)
 static int wait_agent(struct vm *vm, struct err *e)
 {
 	int64_t deadline_ms = clock_mono_ms() + BOOT_TIMEOUT_MS;
-	cleanup_buf struct buf in;
+	cleanup_buf struct buf in = {0};
 	struct agent_hello hello;
 	struct cursor c;
 	struct frame f;

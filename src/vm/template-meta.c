@@ -126,7 +126,7 @@ static int describe_part(json_t *meta, int dirfd, const char *name, struct err *
 
 static int write_meta(int dirfd, const json_t *meta, struct err *e)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, META_MAX);
 	json_put_canonical(&b, meta);
@@ -185,7 +185,7 @@ static int check_part(json_t *meta, int dirfd, const char *name, bool *changed, 
 
 static int read_meta(int dirfd, json_t **ret, struct err *e)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, META_MAX);
 	int r = file_read(dirfd, META, &b);

@@ -30,7 +30,7 @@ void template_release(struct template *t)
 static int make_key(const struct vm_host *host, const struct vm_config *config,
 	char ret[static TEMPLATE_KEY_SIZE], struct err *e)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 	cleanup_strv char **argv = NULL;
 	char hex[SHA256_HEX_SIZE];
 	int r = qemu_args(host, config, true, "boot", &argv, e);

@@ -61,7 +61,7 @@ static int failed(const char *what, const char *tool, int code, struct buf *out,
 
 int tool_run(char *const *argv, char *const *envp, int fd, const char *what, struct err *e)
 {
-	cleanup_buf struct buf out;
+	cleanup_buf struct buf out = {0};
 	int pipefd[2];
 	pid_t pid;
 
