@@ -272,8 +272,8 @@ static void on_image_done(void *ctx, uint32_t stream, const struct agent_reply *
 static void step_images(struct agent *a)
 {
 	if (a->uevents.readable) {
-		(void)uevent_drain(a->uevents.fd);
 		a->uevents.readable = false;
+		a->images.news |= uevent_drain(a->uevents.fd);
 	}
 	image_step(&a->images, on_image_done, a);
 }

@@ -45,6 +45,7 @@ static int limit_runs(int runs_fd)
 	uint64_t threads = THREADS_MAX;
 	int r;
 
+	buf_init(&text, 64);
 	if (sysinfo(&si) < 0)
 		return -errno;
 	uint64_t total = (uint64_t)si.totalram * si.mem_unit;
@@ -52,7 +53,6 @@ static int limit_runs(int runs_fd)
 		total > 4 * MEMORY_RESERVE ? total - MEMORY_RESERVE : total / 4 * 3);
 	if (r < 0)
 		return r;
-	buf_init(&text, 64);
 	if (file_read(AT_FDCWD, "/proc/sys/kernel/threads-max", &text) == 0 && buf_cstr(&text)) {
 		unsigned long kernel = strtoul((char *)text.data, NULL, 10);
 		if (kernel > 2 * THREADS_RESERVE && kernel - THREADS_RESERVE < threads)

@@ -46,6 +46,7 @@ int image_request(struct images *im, uint32_t stream, const struct agent_attach 
 		*q = (struct image_request){.stream = stream,
 			.attach = *a,
 			.deadline_ms = clock_mono_ms() + IMAGE_WAIT_MS};
+		im->news = true;
 		return 0;
 	}
 	return -EAGAIN;
@@ -130,27 +131,37 @@ static int mount_image(struct images *im, const struct agent_attach *a, const ch
 	return 0;
 }
 
-/* 0: mounted; -EINPROGRESS: the device is not there yet; else it failed. */
-static int attach(struct images *im, struct image_request *q)
+/* 0: mounted; -ENXIO: the device is not there yet, or its node is but not the disk behind it (an
+ * event follows when it is); else it failed. */
+static int try_mount(struct images *im, const struct agent_attach *a)
 {
 	char device[64];
 
+	return find_device(a->lun, device, sizeof(device)) ? mount_image(im, a, device) : -ENXIO;
+}
+
+/* -EINPROGRESS: to be tried again when there was an event. */
+static int attach(struct images *im, struct image_request *q)
+{
 	if (image_is_mounted(im, q->attach.digest))
 		return 0;
-	if (find_device(q->attach.lun, device, sizeof(device)))
-		return mount_image(im, &q->attach, device);
-	if (!q->scanned) {
+	int r = try_mount(im, &q->attach);
+	if (r == -ENXIO && !q->scanned) {
 		q->scanned = true;
 		scan_for(q->attach.lun);
-		if (find_device(q->attach.lun, device, sizeof(device)))
-			return mount_image(im, &q->attach, device);
+		r = try_mount(im, &q->attach);
 	}
-	return clock_mono_ms() < q->deadline_ms ? -EINPROGRESS : -ETIMEDOUT;
+	if (r != -ENXIO)
+		return r;
+	return clock_left_ms(q->deadline_ms) > 0 ? -EINPROGRESS : -ETIMEDOUT;
 }
 
 void image_step(struct images *im,
 	void (*done)(void *ctx, uint32_t stream, const struct agent_reply *reply), void *ctx)
 {
+	if (!im->news && clock_left_ms(image_deadline_ms(im)) != 0)
+		return;
+	im->news = false;
 	for (size_t i = 0; i < IMAGES_MAX; i++) {
 		struct image_request *q = &im->waiting[i];
 		int r = q->stream ? attach(im, q) : -EINPROGRESS;

@@ -300,6 +300,7 @@ static void send_exit(struct runs *rs, struct run *r)
 	cleanup_buf struct buf b = {0};
 	bool by_itself = r->has_status && WIFEXITED(r->status);
 
+	buf_init(&b, 64);
 	if (by_itself) {
 		m.how = AGENT_END_EXITED;
 		m.code = (uint32_t)WEXITSTATUS(r->status);
@@ -312,7 +313,6 @@ static void send_exit(struct runs *rs, struct run *r)
 	r->state = RUN_OVER;
 	if (r->orphan)
 		return;
-	buf_init(&b, 64);
 	agent_exit_encode(&b, &m);
 	mux_send_buf(rs->mux, AGENT_RUN_EXIT, r->stream, &b);
 }

@@ -106,6 +106,7 @@ static int check_whole(struct blob *b, struct err *e)
 			return r;
 		(void)err_set(e, ERR_CORRUPT, 0, "%s: what was sent has another digest (sha256:%s)",
 			b->what, hex);
+		(void)err_hint(e, "pull again; if it stays so, the registry's copy is damaged");
 		return continued ? -EAGAIN : err_code(e);
 	}
 	if (renameat(b->workdir->fd, b->part, b->workdir->fd, b->final) < 0)

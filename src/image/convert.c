@@ -198,6 +198,13 @@ static int run(const struct workdir *w, const int *layers, size_t n, int out, st
 	return 0;
 }
 
+int convert_check(struct err *e)
+{
+	char path[PATH_MAX];
+
+	return install_program("kosa8-unpack", path, sizeof(path), e);
+}
+
 int convert_layers(
 	const struct workdir *w, const int *layers, size_t n, struct converted *ret, struct err *e)
 {

@@ -15,6 +15,8 @@ struct converted {
 void converted_release(struct converted *c);
 #define cleanup_converted __attribute__((cleanup(converted_release)))
 
+/* Whether kosa8-unpack is installed: before something is fetched for it. ERR_UNAVAILABLE. */
+int convert_check(struct err *e) must_check;
 /* layers: regular files opened for reading, lowest first. On failure no CONVERT_FILE is left. */
 int convert_layers(const struct workdir *w, const int *layers, size_t n, struct converted *ret,
 	struct err *e) must_check;

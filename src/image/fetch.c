@@ -17,6 +17,7 @@
 
 #define RETRY_MS 1000
 #define IDLE_MS 1000
+#define NOTICE_MS 3000 /* a pause that people would wonder about */
 #define TOKEN_ANSWER_MAX (64u * 1024)
 #define LOGINS_MAX 3
 
@@ -121,6 +122,9 @@ static int try_again(struct fetcher *x, struct fetch *f, uint64_t after_ms, stru
 	unsigned doublings = f->tries > 0 ? f->tries - 1 : 0;
 	uint64_t pause = after_ms > 0 ? after_ms : x->retry_ms << doublings;
 	log_debug("%s: %s; next try in %llu ms", f->what, e->what, (unsigned long long)pause);
+	if (x->output && pause >= NOTICE_MS)
+		output_notice(x->output, "%s; the next try is in %llu seconds", e->what,
+			(unsigned long long)(pause + 999) / 1000);
 	f->due_ms = clock_mono_ms() + (int64_t)pause;
 	f->state = FETCH_WAITING;
 	return 0;
@@ -193,11 +197,13 @@ static int status_error(struct fetcher *x, struct fetch *f, struct err *e)
 	return err_code(e);
 }
 
-static int get_token(struct fetcher *x, const char *url, struct err *e)
+static int get_token(struct fetcher *x, const char *url, const char *origin, struct err *e)
 {
 	cleanup_memory struct memory answer;
-	struct fetcher plain = {
-		.http = x->token_http, .host = "the token server", .retry_ms = x->retry_ms};
+	struct fetcher plain = {.http = x->token_http,
+		.host = origin,
+		.retry_ms = x->retry_ms,
+		.output = x->output};
 	struct auth basic = {.authorization = x->auth->basic};
 	struct fetch f = {.url = url, .what = "a token", .sink = &answer.sink};
 	int r;
@@ -235,7 +241,7 @@ static int log_in(struct fetcher *x, struct fetch *f, struct err *e)
 	if (text_starts_with(ours, "https:") && !text_starts_with(theirs, "https:"))
 		return err_set(e, ERR_PROTOCOL, 0, "%s: the token server %s is not encrypted",
 			f->what, theirs);
-	r = get_token(x, url, e);
+	r = get_token(x, url, theirs, e);
 	return r < 0 ? err_wrap(e, "%s", f->what) : 0;
 }
 
@@ -258,6 +264,7 @@ static int ended(struct fetcher *x, struct fetch *f, struct err *e)
 	struct http_call *c = &f->call;
 	int r = 0;
 
+	assert(c->result != HTTP_PENDING);
 	switch (c->result) {
 	case HTTP_FAILED:
 		*e = c->err;
@@ -280,7 +287,7 @@ static int ended(struct fetcher *x, struct fetch *f, struct err *e)
 			r = body_ended(x, f, e);
 		break;
 	case HTTP_PENDING:
-		assert(!"a call that is not over");
+		break;
 	}
 	http_call_release(x->http, c);
 	return r;
@@ -325,7 +332,7 @@ int fetch_run(struct fetcher *x, struct fetch *fetches, size_t n, struct err *e)
 		struct http_call *c = http_wait(x->http, (int)wait_ms);
 		if (c && (r = ended(x, c->ctx, e)) < 0)
 			break;
-		if (x->cancelled && x->cancelled(x->cancelled_ctx)) {
+		if (x->output && output_failed(x->output)) {
 			r = err_set(e, ERR_CANCELLED, 0, "nobody waits for the result");
 			break;
 		}

@@ -13,6 +13,7 @@
 
 #include "auth.h"
 #include "http.h"
+#include "output.h"
 
 #define FETCH_PARALLEL 3
 #define FETCH_TRIES 3
@@ -64,8 +65,7 @@ struct fetcher {
 	const char *host;	 /* for messages */
 	const char *scope;	 /* of a token: "repository:NAME:pull" */
 	uint64_t retry_ms;
-	bool (*cancelled)(void *ctx); /* asked now and then; may be NULL */
-	void *cancelled_ctx;
+	struct output *output; /* for notices; the work ends when it has failed. NULL: none */
 };
 
 int fetcher_init(struct fetcher *f, struct auth *auth, const char *host, const char *scope,

@@ -86,40 +86,45 @@ static int read_failed(struct archive *a, struct err *e)
 	return err_set(e, ERR_CORRUPT, 0, "the archive cannot be read: %s", shown);
 }
 
-static int copy_data(
-	struct archive *a, const char *file, const struct workdir *w, char *chunk, struct err *e)
+/* A tar that is being read into a work folder. */
+struct tar_reader {
+	struct archive *archive;
+	const struct workdir *workdir;
+	struct files *files;
+	char *chunk;
+	uint64_t total; /* bytes written */
+};
+
+static int copy_data(struct tar_reader *t, const char *file, struct err *e)
 {
-	cleanup_fd int fd =
-		openat(w->fd, file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-	uint64_t total = 0;
+	const struct images *images = t->workdir->images;
+	cleanup_fd int fd = openat(
+		t->workdir->fd, file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	la_ssize_t n;
 
 	if (fd < 0)
-		return images_write_error(w->images, errno, "the archive's content", e);
-	while ((n = archive_read_data(a, chunk, CHUNK)) > 0) {
-		total += (uint64_t)n;
-		if (total > LAYER_BYTES_MAX)
-			return err_set(e, ERR_LIMIT, 0, "a file in the archive is over %llu bytes",
+		return images_write_error(images, errno, "the archive's content", e);
+	while ((n = archive_read_data(t->archive, t->chunk, CHUNK)) > 0) {
+		t->total += (uint64_t)n;
+		if (t->total > LAYER_BYTES_MAX)
+			return err_set(e, ERR_LIMIT, 0, "the archive holds more than %llu bytes",
 				(unsigned long long)LAYER_BYTES_MAX);
-		int r = fd_write_all(fd, chunk, (size_t)n);
+		int r = fd_write_all(fd, t->chunk, (size_t)n);
 		if (r < 0)
-			return images_write_error(w->images, -r, "the archive's content", e);
-		if (output_failed(w->images->output))
-			return err_set(e, ERR_CANCELLED, 0, "nobody waits for the result");
+			return images_write_error(images, -r, "the archive's content", e);
 	}
-	return n < 0 ? read_failed(a, e) : 0;
+	return n < 0 ? read_failed(t->archive, e) : 0;
 }
 
-static int add_entry(struct files *f, struct archive *a, struct archive_entry *ae,
-	const struct workdir *w, char *chunk, struct err *e)
+static int add_entry(struct tar_reader *t, struct archive_entry *ae, struct err *e)
 {
 	const char *path = archive_entry_pathname(ae);
 	const char *hard = archive_entry_hardlink(ae);
 	const char *soft =
 		archive_entry_filetype(ae) == AE_IFLNK ? archive_entry_symlink(ae) : NULL;
-	bool regular = archive_entry_filetype(ae) == AE_IFREG;
+	struct files *f = t->files;
 
-	if (!hard && !soft && !regular)
+	if (!hard && !soft && archive_entry_filetype(ae) != AE_IFREG)
 		return 0;
 	if (f->len >= FILES_MAX)
 		return err_set(e, ERR_LIMIT, 0, "the archive has more than %d files", FILES_MAX);
@@ -135,12 +140,12 @@ static int add_entry(struct files *f, struct archive *a, struct archive_entry *a
 		return x->target ? 0
 				 : bad_entry(path, "is a link that leads out of the archive", e);
 	}
-	return copy_data(a, x->file, w, chunk, e);
+	return copy_data(t, x->file, e);
 }
 
-static int read_tar(struct archive *a, int fd, const struct workdir *w, struct files *f,
-	char *chunk, struct err *e)
+static int read_tar(struct tar_reader *t, int fd, struct err *e)
 {
+	struct archive *a = t->archive;
 	struct archive_entry *ae;
 	int n, r;
 
@@ -153,7 +158,7 @@ static int read_tar(struct archive *a, int fd, const struct workdir *w, struct f
 		return err_set(e, ERR_INVALID, 0,
 			"it is not a tar archive (plain, or compressed with gzip or zstd)");
 	while ((n = archive_read_next_header(a, &ae)) == ARCHIVE_OK || n == ARCHIVE_WARN)
-		if ((r = add_entry(f, a, ae, w, chunk, e)) < 0)
+		if ((r = add_entry(t, ae, e)) < 0)
 			return r;
 	return n == ARCHIVE_EOF ? 0 : read_failed(a, e);
 }
@@ -162,15 +167,16 @@ static int files_from_tar(int fd, const struct workdir *w, struct files *ret, st
 {
 	cleanup_files struct files f = {.dirfd = w->fd};
 	cleanup_str char *chunk = malloc(CHUNK);
-	struct archive *a = archive_read_new();
+	struct tar_reader t = {
+		.archive = archive_read_new(), .workdir = w, .files = &f, .chunk = chunk};
 	int r;
 
 	f.entries = calloc(FILES_MAX, sizeof(*f.entries));
-	if (!chunk || !a || !f.entries)
+	if (!chunk || !t.archive || !f.entries)
 		r = err_errno(e, ENOMEM, "cannot read the archive");
 	else
-		r = read_tar(a, fd, w, &f, chunk, e);
-	(void)archive_read_free(a);
+		r = read_tar(&t, fd, e);
+	(void)archive_read_free(t.archive);
 	if (r < 0)
 		return r;
 	*ret = f;

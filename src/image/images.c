@@ -54,17 +54,46 @@ void images_release(struct images *i)
 	str_freep(&i->path);
 }
 
-int images_lock(const struct images *i, const char *digest, struct err *e)
+/* The holder removes the file before it lets go: what we have locked may not be the file that the
+ * name leads to any more. */
+static bool is_current(int dirfd, const char *name, int fd)
 {
-	int fd = lock_open(i->locksfd, hex_of(digest), false);
+	struct stat ours, named;
 
-	if (fd == -EWOULDBLOCK) {
-		output_notice(i->output, "waiting for another process that makes the same image");
-		fd = lock_open(i->locksfd, hex_of(digest), true);
+	return fstat(fd, &ours) == 0 && fstatat(dirfd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       ours.st_dev == named.st_dev && ours.st_ino == named.st_ino;
+}
+
+int images_lock(const struct images *i, const char *digest, struct image_lock *ret, struct err *e)
+{
+	struct image_lock l = {.images = i, .fd = -1};
+	bool told = false;
+
+	(void)snprintf(l.name, sizeof(l.name), "%s", hex_of(digest));
+	for (;;) {
+		l.fd = lock_open(i->locksfd, l.name, told);
+		if (l.fd == -EWOULDBLOCK || l.fd == -EAGAIN) {
+			output_notice(
+				i->output, "waiting for another process that makes the same image");
+			told = true;
+			continue;
+		}
+		if (l.fd < 0)
+			return err_errno(e, -l.fd, "cannot lock the image %s", digest);
+		if (is_current(i->locksfd, l.name, l.fd))
+			break;
+		l.fd = fd_close(l.fd);
 	}
-	if (fd < 0)
-		return err_errno(e, -fd, "cannot lock the image %s", digest);
-	return fd;
+	*ret = l;
+	return 0;
+}
+
+void image_lock_release(struct image_lock *l)
+{
+	if (l->fd < 0)
+		return;
+	(void)unlinkat(l->images->locksfd, l->name, 0);
+	l->fd = fd_close(l->fd);
 }
 
 int images_find(const struct images *i, const char *digest, uint64_t *ret_size, struct err *e)

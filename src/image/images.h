@@ -23,9 +23,23 @@ int images_open(
 void images_release(struct images *i);
 #define cleanup_images __attribute__((cleanup(images_release)))
 
-/* Waits for the right to make the image of this digest (with a notice if somebody else has it): a
- * descriptor to close. */
-int images_lock(const struct images *i, const char *digest, struct err *e) must_check;
+struct image_lock {
+	const struct images *images;
+	int fd;
+	char name[80];
+};
+
+/* Waits for the right to make the image of this digest, with a notice if somebody else has it. */
+int images_lock(const struct images *i, const char *digest, struct image_lock *ret,
+	struct err *e) must_check;
+/* Lets it go, and removes its file. A zeroed one (fd -1) is accepted. */
+void image_lock_release(struct image_lock *l);
+#define IMAGE_LOCK_NONE  \
+	{                \
+		.fd = -1 \
+	}
+#define cleanup_image_lock __attribute__((cleanup(image_lock_release)))
+
 /* The size of the finished image; 0: there is none. */
 int images_find(
 	const struct images *i, const char *digest, uint64_t *ret_size, struct err *e) must_check;

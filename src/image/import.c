@@ -87,6 +87,7 @@ static int import_into(const struct workdir *w, const char *path, struct image_c
 	json_t **ret, struct err *e)
 {
 	cleanup_converted struct converted made = {0};
+	cleanup_image_lock struct image_lock lock = IMAGE_LOCK_NONE;
 	char digest[REFERENCE_DIGEST_SIZE];
 	uint64_t size;
 	int r;
@@ -98,10 +99,8 @@ static int import_into(const struct workdir *w, const char *path, struct image_c
 		(r = put_diff_ids(config, made.diff_ids, e)) < 0 ||
 		(r = name_image(layer, config, digest, e)) < 0)
 		return r;
-	cleanup_fd int lock = images_lock(w->images, digest, e);
-	if (lock < 0)
-		return lock;
-	if ((r = images_find(w->images, digest, &size, e)) < 0)
+	if ((r = images_lock(w->images, digest, &lock, e)) < 0 ||
+		(r = images_find(w->images, digest, &size, e)) < 0)
 		return r;
 	bool cached = size > 0;
 	if (!cached && (r = images_publish(w, CONVERT_FILE, digest, e)) < 0)
@@ -125,6 +124,6 @@ int import_image(const char *path, const char *config_json, const struct images 
 	if ((r = workdir_open(images, NULL, &w, e)) < 0)
 		return r;
 	if ((r = import_into(&w, path, &config, ret, e)) < 0 && e->kind != ERR_NO_SPACE)
-		r = err_wrap(e, "%s", path);
+		r = err_wrap(e, "%s", strcmp(path, "-") == 0 ? "standard input" : path);
 	return r;
 }

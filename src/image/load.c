@@ -92,11 +92,10 @@ static int publish_all(struct load *l, struct err *e)
 	for (size_t i = 0; i < l->made_len; i++) {
 		const struct made *m = &l->made[i];
 		uint64_t size;
+		cleanup_image_lock struct image_lock lock = IMAGE_LOCK_NONE;
 		int r;
-		cleanup_fd int lock = images_lock(l->images, m->digest, e);
-		if (lock < 0)
-			return lock;
-		if ((r = images_find(l->images, m->digest, &size, e)) < 0 ||
+		if ((r = images_lock(l->images, m->digest, &lock, e)) < 0 ||
+			(r = images_find(l->images, m->digest, &size, e)) < 0 ||
 			(size == 0 && (r = images_publish(&l->workdir, m->file, m->digest, e)) < 0))
 			return r;
 	}
@@ -384,7 +383,10 @@ int load_images(const char *path, const struct platform *p, const struct images 
 	workdir_remove(&l.workdir);
 	if (r < 0) {
 		json_decref(l.results);
-		return strncmp(e->what, "no space", 8) ? err_wrap(e, "%s", path) : r;
+		return e->kind == ERR_NO_SPACE
+			       ? r
+			       : err_wrap(
+					 e, "%s", strcmp(path, "-") == 0 ? "standard input" : path);
 	}
 	*ret = json_pack("{s:b, s:o}", "ok", 1, "images", l.results);
 	return *ret ? 0 : err_errno(e, ENOMEM, "the result");

@@ -67,21 +67,26 @@ void output_convert(struct output *o, struct output_pace *p, uint64_t layer, uin
 			       "bytes", (json_int_t)bytes));
 }
 
-/* Text that came from outside may have been cut inside a UTF-8 sequence, which JSON refuses. */
-static void plain_ascii(char *s)
+/* Texts hold words of registries and files: no control characters may get to a terminal, and a
+ * UTF-8 sequence that was cut is refused by JSON. */
+static void make_printable(char *text)
 {
-	for (; *s; s++)
-		if ((unsigned char)*s < 0x20 || (unsigned char)*s > 0x7e)
+	bool utf8 = text_is_utf8(text, strlen(text));
+
+	for (unsigned char *s = (unsigned char *)text; *s; s++) {
+		bool c1 = utf8 && s[0] == 0xc2 && s[1] < 0xa0;
+		if (*s < 0x20 || *s == 0x7f || (*s > 0x7f && !utf8))
 			*s = '?';
+		else if (c1)
+			s[0] = s[1] = '?';
+	}
 }
 
 void output_error(struct output *o, const struct err *e)
 {
 	struct err plain = *e;
 
-	if (!text_is_utf8(plain.what, strlen(plain.what)))
-		plain_ascii(plain.what);
-	if (!text_is_utf8(plain.hint, strlen(plain.hint)))
-		plain_ascii(plain.hint);
+	make_printable(plain.what);
+	make_printable(plain.hint);
 	output_take(o, json_pack("{s:b, s:o}", "ok", 0, "error", client_error_encode(&plain)));
 }

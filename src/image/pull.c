@@ -103,7 +103,7 @@ static int make_image(struct registry *registry, const struct image *image,
 	struct blobs blobs = {0};
 	int r;
 
-	if ((r = workdir_open(images, image->digest, &w, e)) < 0 ||
+	if ((r = convert_check(e)) < 0 || (r = workdir_open(images, image->digest, &w, e)) < 0 ||
 		(r = images_check_space(
 			 images, image_layers_size(image) * SPACE_FACTOR, registry->name, e)) < 0)
 		return r;
@@ -119,6 +119,7 @@ int pull_image(const struct pull *p, const struct images *images, json_t **ret, 
 {
 	cleanup_registry struct registry registry = {0};
 	cleanup_image struct image image = {0};
+	cleanup_image_lock struct image_lock lock = IMAGE_LOCK_NONE;
 	struct reference ref;
 	uint64_t size = 0;
 	int r;
@@ -127,10 +128,8 @@ int pull_image(const struct pull *p, const struct images *images, json_t **ret, 
 		(r = registry_open(&registry, &ref, p->plain_http, images->output, e)) < 0 ||
 		(r = registry_resolve(&registry, &p->platform, &image, e)) < 0)
 		return r;
-	cleanup_fd int lock = images_lock(images, image.digest, e);
-	if (lock < 0)
-		return lock;
-	if ((r = images_find(images, image.digest, &size, e)) < 0)
+	if ((r = images_lock(images, image.digest, &lock, e)) < 0 ||
+		(r = images_find(images, image.digest, &size, e)) < 0)
 		return r;
 	bool cached = size > 0;
 	if (!cached && (r = make_image(&registry, &image, images, &size, e)) < 0)

@@ -14,11 +14,6 @@
 
 #define PROBE_MS 5000
 
-static bool output_is_gone(void *ctx)
-{
-	return output_failed(ctx);
-}
-
 static const char *host_of(const struct reference *ref)
 {
 	return strcmp(ref->registry, "docker.io") == 0 ? "registry-1.docker.io" : ref->registry;
@@ -123,8 +118,7 @@ int registry_open(struct registry *r, const struct reference *ref, bool plain_ht
 		auth_release(&r->auth);
 		return x;
 	}
-	r->fetcher.cancelled = output_is_gone;
-	r->fetcher.cancelled_ctx = output;
+	r->fetcher.output = output;
 	return 0;
 }
 

@@ -151,8 +151,11 @@ json_t *audit_bounded_copy(const json_t *v)
 	struct room k = {.left = AUDIT_JSON_MAX - 32 * DEPTH_MAX};
 	json_t *copy = bounded(v, &k);
 
-	if (copy && k.cut && json_is_object(copy))
-		(void)json_object_set_new(copy, "cut", json_true());
+	if (copy && k.cut && json_is_object(copy) &&
+		json_object_set_new(copy, "cut", json_true()) < 0) {
+		json_decref(copy);
+		return NULL;
+	}
 	return copy;
 }
 

@@ -154,13 +154,16 @@ int catalog_checkpoint_list(
 
 int catalog_checkpoint_set_durable(struct catalog *c, const char *checkpoint, struct err *e)
 {
-	int r = db_run(
-		c, "UPDATE checkpoint SET durable = 1 WHERE id = ?1", ARGS(TEXT(checkpoint)), e);
+	cleanup_txn struct txn t = {0};
+	int r = txn_begin(&t, c, e);
 
+	if (r < 0)
+		return r;
+	r = db_run(c, "UPDATE checkpoint SET durable = 1 WHERE id = ?1", ARGS(TEXT(checkpoint)), e);
 	if (r == 0)
 		return err_set(
 			e, ERR_NOT_FOUND, 0, "checkpoint %.16s has been removed", checkpoint);
-	return r < 0 ? r : 0;
+	return r < 0 ? r : txn_commit(&t, e);
 }
 
 /* By id only: the caller found it before. */

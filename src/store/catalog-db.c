@@ -139,14 +139,28 @@ int db_strdup(sqlite3_stmt *s, int column, char **ret, struct err *e)
 	return 0;
 }
 
+static int set_synchronous(struct catalog *c, const char *pragma, struct err *e)
+{
+	return sqlite3_exec(c->db, pragma, NULL, NULL, NULL) == SQLITE_OK ? 0 : db_error(c, e);
+}
+
 int txn_begin(struct txn *t, struct catalog *c, struct err *e)
 {
-	int r = db_run(c, "BEGIN IMMEDIATE", NULL, 0, e);
+	int r = set_synchronous(c, "PRAGMA synchronous = FULL", e);
 
-	if (r < 0)
+	if (r < 0 || (r = db_run(c, "BEGIN IMMEDIATE", NULL, 0, e)) < 0)
 		return r;
 	t->c = c;
 	return 0;
+}
+
+/* It cannot be changed within a transaction; a failure only costs time. */
+static void end(struct txn *t)
+{
+	struct err ignored;
+
+	(void)!set_synchronous(t->c, "PRAGMA synchronous = NORMAL", &ignored);
+	t->c = NULL;
 }
 
 int txn_commit(struct txn *t, struct err *e)
@@ -155,7 +169,7 @@ int txn_commit(struct txn *t, struct err *e)
 
 	if (r < 0)
 		return r; /* the scope's end rolls back */
-	t->c = NULL;
+	end(t);
 	return 0;
 }
 
@@ -168,7 +182,7 @@ void txn_rollback(struct txn *t)
 	/* SQLite may have rolled back by itself: then there is nothing to do. */
 	if (!sqlite3_get_autocommit(t->c->db))
 		(void)!db_run(t->c, "ROLLBACK", NULL, 0, &ignored);
-	t->c = NULL;
+	end(t);
 }
 
 int hint_nearest(struct catalog *c, const char *sql, const struct arg *args, size_t n,

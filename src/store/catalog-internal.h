@@ -51,8 +51,10 @@ int db_out_of_memory(struct err *e);
 void db_text(sqlite3_stmt *s, int column, char *ret, size_t size);
 int db_strdup(sqlite3_stmt *s, int column, char **ret, struct err *e) must_check;
 
-/* A writing transaction: it has the write lock from its begin on, so that what it reads stays true.
- * cleanup_txn struct txn t = {0}; txn_begin(&t, c, e); ...; return txn_commit(&t, e); */
+/* A writing transaction: it has the write lock from its begin on, so that what it reads stays true,
+ * and it is durable when it is committed: files are removed because of it. (Single statements
+ * become durable with the next one.) cleanup_txn struct txn t = {0}; txn_begin(&t, c, e); ...;
+ * return txn_commit(&t, e); */
 struct txn {
 	struct catalog *c;
 };

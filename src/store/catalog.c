@@ -114,7 +114,7 @@ static int connect_db(struct catalog *c, const char *path, struct err *e)
 	(void)sqlite3_db_config(c->db, SQLITE_DBCONFIG_ENABLE_FKEY, 1, NULL);
 	/* A checkpoint of the WAL at each close would cost every short command two fsyncs. */
 	(void)sqlite3_db_config(c->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-	return run_script(c, "PRAGMA synchronous = NORMAL", e);
+	return run_script(c, "PRAGMA synchronous = NORMAL; PRAGMA cache_size = -512", e);
 }
 
 static int write_schema(const char *path, struct err *e)

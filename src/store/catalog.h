@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The catalog: what exists. SQLite in WAL mode, used by clients and supervisors at once (busy
- * timeout 10 s); each function is one transaction. Times are clock_wall_ns(). Strings in rows are
- * owned by the row; release functions accept zeroed rows. The schema's version is in user_version:
- * another one is refused with both versions named.
+ * timeout 10 s); each function is one transaction, durable when it returns (but for
+ * catalog_sandbox_set_state() and catalog_audit_mark(): with the next one). Times are
+ * clock_wall_ns(). Strings in rows are owned by the row; release functions accept zeroed rows. The
+ * schema's version is in user_version: another one is refused with both versions named.
  */
 #ifndef KOSA8_STORE_CATALOG_H
 #define KOSA8_STORE_CATALOG_H

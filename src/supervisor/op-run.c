@@ -384,8 +384,8 @@ static void agent_exit(struct run *r, const struct frame *f)
 	(void)json_object_set_new(op->detail, "code", json_integer(x.code));
 	(void)json_object_set_new(
 		op->detail, "took_ms", json_integer((clock_mono_us() - r->begun_us) / 1000));
-	op_succeed(op, json_pack("{s:s, s:i, s:b}", "how", how[x.how], "code",
-			       (int)x.code, "oom", (int)x.oom));
+	op_succeed(op, json_pack("{s:s, s:i, s:b}", "how", how[x.how], "code", (int)x.code, "oom",
+			       (int)x.oom));
 }
 
 void op_run_frame(struct supervisor *s, const struct frame *f)

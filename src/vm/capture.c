@@ -4,7 +4,7 @@
  * moves to the new layer only when all else is written.
  *
  * QEMU never gets a descriptor of the checkpoint's files. Pages are read from outside; the device
- * state goes through an anonymous file of fixed size, which bounds what QEMU can write.
+ * state goes through an anonymous file in memory, of which a bounded part is copied.
  */
 #include "capture.h"
 

@@ -71,7 +71,8 @@ void chain_sync(const struct chain *c)
 }
 
 /* The options of a layer's two nodes. Inline: the file node is made with it; else it is named, as
- * blockdev-reopen wants it. below NULL: no backing node. */
+ * blockdev-reopen wants it. It is writable as far as the layer is: said explicitly, that would stay
+ * so when the layer is frozen. below NULL: no backing node. */
 static json_t *layer_options(
 	const char *id, int64_t set, bool writable, bool inline_file, const char *below)
 {
@@ -79,9 +80,9 @@ static json_t *layer_options(
 	json_t *file;
 
 	(void)snprintf(path, sizeof(path), "/dev/fdset/%lld", (long long)set);
-	file = inline_file ? json_pack("{s:s, s:s, s:s, s:s, s:b, s:s}", "driver", "file",
+	file = inline_file ? json_pack("{s:s, s:s, s:s, s:s, s:s}", "driver", "file",
 				     "node-name", file_node(id, file_name), "filename", path,
-				     "locking", "off", "read-only", !writable, "discard", "unmap")
+				     "locking", "off", "discard", "unmap")
 			   : json_string(file_node(id, file_name));
 	return json_pack("{s:s, s:s, s:b, s:s, s:o?, s:o}", "driver", "qcow2", "node-name",
 		node(id, name), "read-only", !writable, "discard", "unmap", "backing",

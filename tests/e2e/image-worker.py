@@ -343,6 +343,17 @@ def test_other_platform(t):
     equal(result.last["config"]["architecture"], "arm64", "architecture")
 
 
+def test_a_layer_twice(t):
+    t.good(t.run("pull", t.name("twice")))
+    layers = [r["path"] for r in t.server.requests("/twice/app/blobs/")]
+    equal(len(layers), 3, "the configuration and two layers")
+
+
+def test_no_lock_is_left(t):
+    t.pulls("ok")
+    equal(os.listdir(os.path.join(t.images, "locks")), [], "locks")
+
+
 # ---- TLS ----
 
 def test_tls(t):
@@ -469,6 +480,40 @@ def test_load_docker_archive(t):
     equal(loaded(t, result, refs), digest, "digest")
     check(result.last["images"][0]["cached"], "cached")
     loaded(t, t.run("load", "-", data=docker_archive(faults.Content("ok"), (), links=True)), [None])
+
+
+def test_load_two_images(t):
+    """From one archive; and none of them when one is bad."""
+    def both(second):
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w") as tar:
+            items = []
+            for data in (docker_archive(faults.Content("ok")), second):
+                with tarfile.open(fileobj=io.BytesIO(data)) as one:
+                    for info in one:
+                        content = one.extractfile(info).read()
+                        if info.name == "manifest.json":
+                            items += json.loads(content)
+                            continue
+                        info.name = f"{len(items)}-{info.name}"
+                        tar.addfile(info, io.BytesIO(content))
+            for number, item in enumerate(items):
+                item["Layers"] = [f"{number}-{name}" for name in item["Layers"]]
+                item["Config"] = f"{number}-{item['Config']}"
+            data = json.dumps(items).encode()
+            info = tarfile.TarInfo("manifest.json")
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+        path = os.path.join(t.folder, "both.tar")
+        with open(path, "wb") as f:
+            f.write(out.getvalue())
+        return path
+    other = faults.Content("ok")
+    other.tars.reverse()
+    bad = docker_archive(faults.Content("wrong-diff-id"), ["example.com/bad:1"])
+    t.fails("corrupt", "layer 2", args=("load", both(bad)))
+    loaded(t, t.run("load", both(docker_archive(other, ["example.com/other:1"]))),
+           ["example.com/app:1", "example.com/app:2", "example.com/other:1"])
 
 
 def test_load_oci(t):

@@ -80,6 +80,7 @@ FAULTS = {
     "child-404": "an index whose amd64 manifest is missing",
     "child-wrong": "an index whose amd64 manifest has another digest",
     "docker": "Docker media types",
+    "twice": "a manifest that has one layer twice",
     "arm-only": "an index with linux/arm64 and linux/s390x only",
     "arm-config": "a single manifest whose configuration says arm64",
     "helm": "a Helm chart",
@@ -144,6 +145,8 @@ class Content:
 
     def config(self, arch="amd64"):
         diff_ids = [sha(tar) for tar in self.tars]
+        if self.fault == "twice":
+            diff_ids.append(diff_ids[0])
         if self.fault == "wrong-diff-id":
             diff_ids[1] = "sha256:" + "1" * 64
         if self.fault == "wrong-count":
@@ -159,6 +162,8 @@ class Content:
         config = descriptor("application/vnd.docker.container.image.v1+json" if docker
                             else OCI + "config.v1+json", self.config(arch))
         layers = [descriptor(t, self.blob(d)) for t, d in zip(self.types, self.layers)]
+        if self.fault == "twice":
+            layers.append(layers[0])
         if self.fault == "huge-config":
             config["size"] = 9 << 20
         if self.fault == "huge-layer":

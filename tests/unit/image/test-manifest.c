@@ -44,7 +44,7 @@ static void test_refused(void)
 	EQ_INT(kind_of("{\"schemaVersion\":1,\"fsLayers\":[]}", NULL), ERR_UNSUPPORTED, "schema 1");
 	EQ_INT(kind_of("{\"schemaVersion\":3}", NULL), ERR_UNSUPPORTED, "schema 3");
 	EQ_INT(kind_of(WITH(CONFIG ",\"layers\":[]"), NULL), ERR_UNSUPPORTED, "no layers");
-	EQ_INT(kind_of(WITH(CONFIG ",\"layers\":5"), NULL), ERR_LIMIT, "layers are a number");
+	EQ_INT(kind_of(WITH(CONFIG ",\"layers\":5"), NULL), ERR_PROTOCOL, "layers are a number");
 	EQ_INT(kind_of(WITH(CONFIG ",\"layers\":[5]"), NULL), ERR_PROTOCOL, "a layer is a number");
 	EQ_INT(kind_of(WITH(LAYER(GZIP)), NULL), ERR_PROTOCOL, "no configuration");
 	EQ_INT(kind_of(WITH("\"config\":{\"mediaType\":\"application/x\"," D(0) "}," LAYER(GZIP)),

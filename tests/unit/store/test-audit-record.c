@@ -115,7 +115,7 @@ static void test_utf8(void)
 /* A record's line, without the newline. */
 static char *line_of(const struct audit_event *ev, struct audit_fields *f, char hash[static 65])
 {
-	struct buf b;
+	cleanup_buf struct buf b;
 
 	buf_init(&b, AUDIT_LINE_MAX + 2);
 	if (audit_record_put(&b, ev, f, hash, &e) < 0)
@@ -201,6 +201,47 @@ static void test_not_records(void)
 	OK(!audit_record_scan("", 0, &s), "nor nothing");
 }
 
+static int allocations_left;
+
+static void *failing_malloc(size_t size)
+{
+	return allocations_left-- > 0 ? malloc(size) : NULL;
+}
+
+/* The n-th allocation fails, for every n: an error each time, and nothing half made. */
+static void test_out_of_memory(void)
+{
+	cleanup_str char *s = repeated("x", 20000);
+	cleanup_json *detail = json_pack("{s:[s,i,{s:s}],s:s}", "a", "b", 1, "c", "d", "e", s);
+	struct audit_event ev = {.action = "run",
+		.sandbox = "box",
+		.sandbox_id = "id",
+		.actor = &actor,
+		.bound = detail,
+		.detail = detail};
+	int n = 0, wrong = 0;
+
+	for (;; n++) {
+		struct audit_fields f = {
+			.seq = 1, .phase = "end", .has_of = true, .result = "ok", .prev = PREV};
+		char hash[65];
+		allocations_left = n;
+		json_set_alloc_funcs(failing_malloc, free);
+		char *line = line_of(&ev, &f, hash);
+		json_set_alloc_funcs(malloc, free);
+		bool whole = line && strstr(line, "\"cut\":true") && strstr(line, "\"sandbox_id\"");
+		wrong += line && !whole;
+		bool refused = !line && e.kind != ERR_NONE;
+		free(line);
+		if (whole)
+			break;
+		wrong += !refused;
+		e = (struct err){0};
+	}
+	OK(n > 50, "allocations fail one by one");
+	EQ_INT(wrong, 0, "each gives an error, or a whole record");
+}
+
 int main(void)
 {
 	test_bounds();
@@ -209,5 +250,6 @@ int main(void)
 	test_scan();
 	test_largest();
 	test_not_records();
+	test_out_of_memory();
 	return tap_done();
 }
