@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <openssl/evp.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,20 +50,36 @@ static bool is_base64(const char *s)
 	return n > 0 && s[n + strspn(s + n, "=")] == '\0';
 }
 
+/* RFC 4648 section 4. */
+static void put_base64(char *out, const unsigned char *in, size_t len)
+{
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+	for (size_t i = 0; i < len; i += 3, out += 4) {
+		size_t n = len - i < 3 ? len - i : 3;
+		uint32_t v = (uint32_t)in[i] << 16;
+		v |= n > 1 ? (uint32_t)in[i + 1] << 8 : 0;
+		v |= n > 2 ? in[i + 2] : 0;
+		for (size_t k = 0; k < 4; k++)
+			out[k] = k <= n ? digits[v >> (18 - 6 * k) & 63] : '=';
+	}
+	*out = '\0';
+}
+
 static char *encode_base64(const char *user, const char *password)
 {
-	cleanup_str char *plain = NULL;
+	char *plain = NULL;
 
-	if (asprintf(&plain, "%s:%s", user, password) < 0) {
-		plain = NULL;
+	if (asprintf(&plain, "%s:%s", user, password) < 0)
 		return NULL;
-	}
 	size_t len = strlen(plain);
-	unsigned char *out = malloc(4 * ((len + 2) / 3) + 1);
+	char *out = malloc(4 * ((len + 2) / 3) + 1);
 	if (out)
-		(void)EVP_EncodeBlock(out, (const unsigned char *)plain, (int)len);
+		put_base64(out, (const unsigned char *)plain, len);
 	explicit_bzero(plain, len);
-	return (char *)out;
+	free(plain);
+	return out;
 }
 
 static int use_entry(const json_t *entry, struct auth *a, struct err *e)

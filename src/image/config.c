@@ -138,7 +138,7 @@ static int copy_labels(json_t *to, const json_t *from, struct err *e)
 
 static bool fits(const json_t *reduced)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, CONFIG_REDUCED_MAX);
 	json_put_canonical(&b, reduced);

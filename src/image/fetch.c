@@ -199,7 +199,7 @@ static int status_error(struct fetcher *x, struct fetch *f, struct err *e)
 
 static int get_token(struct fetcher *x, const char *url, const char *origin, struct err *e)
 {
-	cleanup_memory struct memory answer;
+	cleanup_memory struct memory answer = {0};
 	struct fetcher plain = {.http = x->token_http,
 		.host = origin,
 		.retry_ms = x->retry_ms,

@@ -83,7 +83,7 @@ static int make_image(struct load *l, const char *digest, const struct image_con
  * loaded whole or not at all. */
 static int publish_all(struct load *l, struct err *e)
 {
-	cleanup_buf struct buf line;
+	cleanup_buf struct buf line = {0};
 
 	buf_init(&line, WORKER_LINE_MAX - 1024);
 	json_put_canonical(&line, l->results);

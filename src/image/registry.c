@@ -155,7 +155,7 @@ static int get_document(struct documents *d, const struct descriptor *descriptor
 {
 	struct registry *r = (struct registry *)d;
 	cleanup_str char *url = resource(r, is_config ? "blobs" : "manifests", descriptor->digest);
-	cleanup_memory struct memory m;
+	cleanup_memory struct memory m = {0};
 	char what[120];
 
 	(void)snprintf(what, sizeof(what), "%s %s", is_config ? "configuration" : "manifest",
@@ -174,7 +174,7 @@ int registry_resolve(struct registry *r, const struct platform *p, struct image 
 {
 	bool by_digest = r->ref.digest[0] != '\0';
 	cleanup_str char *url = resource(r, "manifests", by_digest ? r->ref.digest : r->ref.tag);
-	cleanup_memory struct memory m;
+	cleanup_memory struct memory m = {0};
 	char type[MANIFEST_TYPE_SIZE], digest[REFERENCE_DIGEST_SIZE], hex[SHA256_HEX_SIZE];
 
 	memory_init(&m, r->name, 0, by_digest ? r->ref.digest : NULL, MANIFEST_BYTES_MAX);

@@ -35,6 +35,16 @@ static void test_config(void)
 	OK(a.has_helpers, "a helper is noticed");
 	EQ_STR(basic_for("example.com", &a), "none", "another host gets nothing");
 	EQ_STR(basic_for("evil.registry.example.com", &a), "none", "nor does a longer name");
+	static const char *const padded[][2] = {
+		{"a", "Basic YTo="}, {"ab", "Basic YWI6"}, {"abc", "Basic YWJjOg=="}};
+	for (size_t i = 0; i < sizeof(padded) / sizeof(padded[0]); i++) {
+		char text[100];
+		(void)snprintf(text, sizeof(text), "{\"auths\":{\"x\":{\"username\":\"%s\"}}}",
+			padded[i][0]);
+		OK(auth_parse_config("x", text, strlen(text), &a, &e) == 0, "a name alone");
+		EQ_STR(a.basic, padded[i][1], "is encoded with its padding");
+		auth_release(&a);
+	}
 	const char *bad = "{\"auths\":{\"x\":{\"auth\":\"a b\\nX: y\"}}}";
 	OK(auth_parse_config("x", bad, strlen(bad), &a, &e) < 0, "no base64");
 	OK(!strstr(e.what, "X: y"), "the value is not told");
