@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#define COLUMN 28 /* where explanations begin in help */
-
 static bool has_flags(const struct command *c)
 {
 	return c->flags[0].name;
@@ -24,16 +22,32 @@ void document_usage(FILE *to, const struct command *c, const char *group)
 		*c->args ? " " : "", c->args);
 }
 
-static void help_flag(FILE *to, const struct flag *f)
+/* The flag's part of its line; returns its width. */
+static int flag_left(const struct flag *f, char *ret, size_t size)
 {
-	char left[80], letter[8] = "";
+	char letter[8] = "";
 
 	if (f->letter)
 		(void)snprintf(letter, sizeof(letter), "-%c, ", f->letter);
-	int n = snprintf(left, sizeof(left), "  %4s--%s%s%s", letter, f->name, f->value ? " " : "",
+	return snprintf(ret, size, "  %4s--%s%s%s", letter, f->name, f->value ? " " : "",
 		f->value ? f->value : "");
-	(void)fprintf(to, "%-*s%s%s%s%s\n", COLUMN, left, n >= COLUMN ? "  " : "", f->help,
-		f->kind == FLAG_LIST ? " (repeatable)" : "", f->later ? " (not yet)" : "");
+}
+
+static void help_flags(FILE *to, const struct command *c)
+{
+	char left[80];
+	int width = 0;
+
+	for (const struct flag *f = c->flags; f->name; f++) {
+		int n = flag_left(f, left, sizeof(left));
+		if (n > width)
+			width = n;
+	}
+	for (const struct flag *f = c->flags; f->name; f++) {
+		(void)flag_left(f, left, sizeof(left));
+		(void)fprintf(to, "%-*s  %s%s%s\n", width, left, f->help,
+			f->kind == FLAG_LIST ? " (repeatable)" : "", f->later ? " (not yet)" : "");
+	}
 }
 
 /* Words of text, filled to 80 columns. */
@@ -72,8 +86,16 @@ void document_help(FILE *to, const struct command *c)
 	if (!has_flags(c))
 		return;
 	(void)fputs("\nflags:\n", to);
-	for (const struct flag *f = c->flags; f->name; f++)
-		help_flag(to, f);
+	help_flags(to, c);
+}
+
+static bool has_several(const char *group)
+{
+	size_t n = 0;
+
+	for (const struct command *c = command_table; c->summary; c++)
+		n += strcmp(c->group, group) == 0;
+	return n > 1;
 }
 
 void document_overview(FILE *to, const char *group)
@@ -89,7 +111,8 @@ void document_overview(FILE *to, const char *group)
 		char title[COMMAND_TITLE_MAX];
 		if (group && strcmp(c->group, group) != 0)
 			continue;
-		if (!group && last && strcmp(c->group, last) != 0 && (c->name || c[1].name))
+		if (!group && last && strcmp(c->group, last) != 0 &&
+			(has_several(c->group) || has_several(last)))
 			(void)fputc('\n', to);
 		last = c->group;
 		command_title(c, title);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A state folder of its own, the fake engine in the place of the real one, and TAP output."""
 import os
+import pty
 import shutil
 import signal
 import subprocess
@@ -78,6 +79,23 @@ class World:
             [self.program, *args], env={**self.env, **(env or {})},
             stdin=None if "input" in kw else stdin, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=text, timeout=timeout, check=False, **kw))
+
+    def on_terminal(self, *args, env=None):
+        """With stdin, stdout and stderr on a terminal: exit status and all that was written."""
+        master, slave = pty.openpty()
+        p = self.start(*args, env=env, stdin=slave, stdout=slave, stderr=slave)
+        os.close(slave)
+        out = b""
+        while True:
+            try:
+                more = os.read(master, 65536)
+            except OSError:  # EIO: nobody has the other end open any more
+                more = b""
+            if not more:
+                break
+            out += more
+        os.close(master)
+        return p.wait(20), out
 
     def start(self, *args, env=None, **kw):
         return subprocess.Popen([self.program, *args], env={**self.env, **(env or {})}, **kw)

@@ -307,17 +307,47 @@ def others(w):
     equal(w.kosa8("sandbox", "rm", "-f", "far", env={"KOSA8_HOME": long_home}).code, 0, "and back")
 
 
+def terminal(w):
+    w.kosa8("sandbox", "create", "seen")
+    ok(b"\x1b[1mNAME\x1b[0m" in w.on_terminal("sandbox", "ls")[1], "colour on a terminal")
+    ok(b"\x1b" not in w.on_terminal("sandbox", "ls", env={"NO_COLOR": "1"})[1], "NO_COLOR")
+    ok("\x1b" not in w.kosa8("sandbox", "ls").out, "no colour elsewhere")
+    code, out = w.on_terminal("sandbox", "pull", "seen", "example.com/shown:1")
+    ok(code == 0 and b"unpacked" in out and b"1.0 kB" in out, "progress on a terminal", out)
+    code, out = w.on_terminal("sandbox", "pull", "-q", "seen", "example.com/shown:1")
+    ok(code == 0 and b"unpacked" not in out, "not with --quiet", out)
+    ok("unpacked" not in w.kosa8("sandbox", "pull", "seen", "example.com/shown:1").err,
+       "nor elsewhere")
+    code, out = w.on_terminal("sandbox", "run", "seen", "example.com/shown:1", "spew", "200000")
+    equal((code, out.count(b"x")), (0, 200000), "a run's output on a terminal")
+    with open(f"{w.home}/requests.jsonl", encoding="utf-8") as f:
+        equal(json.loads(f.readlines()[-1])["actor"]["kind"], "human", "whose user is human")
+    w.kosa8("sandbox", "rm", "-f", "seen")
+
+
+def flags_of(text):
+    return sorted(set(re.findall(r"--([a-z][a-z-]*)", text)) - {"help"})
+
+
 def documents(w):
     man = w.kosa8("__man").out
+    completion = w.kosa8("__completion").out
+    for section in man.replace("\\-", "-").split(".SH EXIT")[0].split('.SS "kosa8 ')[1:]:
+        title = re.match(r"[a-z]+( [a-z]+)?", section).group(0)
+        shown = w.kosa8(*title.split(), "--help").out.partition("flags:")[2]
+        in_man = flags_of("\n".join(re.findall(r"^\.TP\n(.*)$", section, re.M)))
+        offered = re.search(f'"{title}"\\) .*flags="(.*)"', completion).group(1)
+        equal((flags_of("\n".join(line[:30] for line in shown.splitlines())), flags_of(offered)),
+              (in_man, in_man), f"help, man page and completion agree: {title}")
     table = [line[5:-1].split(" [")[0] for line in man.splitlines() if line.startswith(".SS")]
     ok(len(table) > 30, "the man page has the commands", table)
     path = f"{w.dir}/kosa8.1"
     with open(path, "w", encoding="utf-8") as f:
         f.write(man)
-    r = subprocess.run(["sh", "-c", "command -v groff >/dev/null || exit 0; "
-                        f"groff -man -Tutf8 -ww '{path}' 2>&1 >/dev/null"],
-                       capture_output=True, text=True, check=False)
-    equal(r.stdout, "", "groff has nothing to say about it")
+    r = subprocess.run(["groff", "-man", "-Tutf8", "-ww", path], capture_output=True, text=True,
+                       check=False)
+    ok(r.returncode == 0 and r.stderr == "" and "checkpoint" in r.stdout,
+       "groff has nothing to say about it", r.stderr)
     with open(f"{w.dir}/complete", "w", encoding="utf-8") as f:
         f.write(w.kosa8("__completion").out)
     w.kosa8("sandbox", "create", "tabbed")
@@ -342,7 +372,7 @@ def documents(w):
 def main():
     with World() as w:
         for part in (usage, not_yet, create, images, checkpoints, states, parallel, others,
-                     documents, audit):
+                     terminal, documents, audit):
             part(w)
     return done()
 

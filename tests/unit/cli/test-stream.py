@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`sandbox run`: streams, signals, exit status, against a scripted supervisor."""
 import os
-import resource
 import select
 import signal
 import socket
@@ -91,8 +90,7 @@ def big_line(w):
         got += len(data)
     p.wait()
     seconds = time.monotonic() - begin
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    print(f"# 300 MB in {seconds:.2f} s; the largest child had {usage.ru_maxrss} kB")
+    print(f"# 300 MB in {seconds:.2f} s")
     equal((p.returncode, got), (0, size), "300 MB in one line")
     ok(seconds < 60, "in bounded time", seconds)
 
@@ -108,7 +106,9 @@ def slow_reader(w):
     ready = select.select([p.stderr], [], [], 20)[0]
     ok(ready and p.stderr.readline() == b"stderr is alive\n",
        "a stdout that nobody reads does not hold up stderr")
-    ok(memory_of(p.pid) < 40000, "and is not hoarded", memory_of(p.pid))
+    memory = memory_of(p.pid)
+    print(f"# a stalled client takes {memory} kB at most")
+    ok(memory < 40000, "and is not hoarded", memory)
     equal(len(p.stdout.read()), 5000000, "all of it comes in the end")
     equal(p.wait(), 0, "with the command's status")
     # stdout and stderr as one pipe with one reader that starts late.
