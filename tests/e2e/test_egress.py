@@ -56,9 +56,8 @@ def test_lookups_fail_at_once_in_glibc(t):
 
 
 def test_lookups_fail_at_once_in_busybox(t):
-    result = t.home.any("sandbox", "run", t.box, BUSYBOX, "sh", "-c",
-                        "time wget -q -T 10 -O - http://secret.exfil.example.com/")
-    check(result.code == 1 and "bad address" in result.errors, f"wget says why: {result}")
+    result = t.home.any("sandbox", "run", t.box, BUSYBOX, "nslookup", "secret.exfil.example.com")
+    check(result.code == 1 and "can't" in result.errors, f"nslookup says why: {result}")
     check(result.seconds < 3, f"at once: {result}")
 
 
