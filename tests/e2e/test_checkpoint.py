@@ -87,11 +87,11 @@ def test_the_client_of_an_old_run_gets_an_error(t):
 
 
 def test_the_clock_is_right_after_a_rewind(t):
-    rewind(t, "one")
-    guest = float(t.home.sh(t.box, "date +%s.%N").rstrip("N"))
-    check(abs(guest - time.time()) < 1.5, f"guest {guest}, host {time.time()}")
-    result = t.home.python(t.box, "import time; print(time.time())")
-    check(abs(float(result) - time.time()) < 1, f"guest {result}, host {time.time()}")
+    for _ in range(2):
+        rewind(t, "one")
+        began = time.time()
+        guest = float(t.home.python(t.box, "import time; print(time.time())"))
+        check(began - 1 < guest < time.time() + 1, f"guest {guest}, host {began} to {time.time()}")
 
 
 def test_chance_differs_between_two_rewinds(t):

@@ -5,12 +5,13 @@ from harness import BUSYBOX, check, equal
 SANDBOX = True
 LOOKUP = """
 import socket, time
-began = time.monotonic()
-try:
-    socket.getaddrinfo('secret.exfil.example.com', 443)
-    print('resolved')
-except socket.gaierror:
-    print('failed', round(time.monotonic() - began, 2))
+for name in ('first.example.com', 'secret.exfil.example.com'):
+    began = time.monotonic()
+    try:
+        socket.getaddrinfo(name, 443)
+        print('resolved')
+    except socket.gaierror:
+        print('failed', round(time.monotonic() - began, 2))
 """
 CONNECT = """
 import errno, socket, time
@@ -50,15 +51,15 @@ def test_connections_fail_at_once(t):
 
 
 def test_lookups_fail_at_once_in_glibc(t):
-    result = t.home.python(t.box, LOOKUP).split()
-    equal(result[0], "failed")
-    check(float(result[1]) < 2, f"after {result[1]} s")
+    results = [line.split() for line in t.home.python(t.box, LOOKUP).splitlines()]
+    equal([r[0] for r in results], ["failed", "failed"])
+    # The first one loads glibc's resolver, which an emulated machine under load takes time for.
+    check(float(results[1][1]) < 2, f"after {results} s")
 
 
 def test_lookups_fail_at_once_in_busybox(t):
-    result = t.home.any("sandbox", "run", t.box, BUSYBOX, "sh", "-c",
-                        "time wget -q -T 10 -O - http://secret.exfil.example.com/")
-    check(result.code == 1 and "bad address" in result.errors, f"wget says why: {result}")
+    result = t.home.any("sandbox", "run", t.box, BUSYBOX, "nslookup", "secret.exfil.example.com")
+    check(result.code == 1 and "can't" in result.text + result.errors, f"it says why: {result}")
     check(result.seconds < 3, f"at once: {result}")
 
 
