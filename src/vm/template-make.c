@@ -126,7 +126,7 @@ static int expect(struct vm *vm, struct buf *in, uint16_t type, struct frame *re
 
 static int say_quiesce(struct vm *vm, struct err *e)
 {
-	cleanup_buf struct buf number, frame;
+	cleanup_buf struct buf number = {0}, frame = {0};
 
 	buf_init(&number, 4);
 	buf_init(&frame, 64);
