@@ -259,3 +259,13 @@ bool guest_becomes(struct guest *g, const char *command, const char *want)
 			return true;
 	return false;
 }
+
+bool guest_leaves(struct guest *g, const char *command, const char *value)
+{
+	int64_t deadline_ms = clock_mono_ms() + 5000;
+
+	while (clock_mono_ms() < deadline_ms)
+		if (strcmp(guest_ask(g, command), value) != 0)
+			return true;
+	return false;
+}
