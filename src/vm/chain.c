@@ -80,9 +80,9 @@ static json_t *layer_options(
 	json_t *file;
 
 	(void)snprintf(path, sizeof(path), "/dev/fdset/%lld", (long long)set);
-	file = inline_file ? json_pack("{s:s, s:s, s:s, s:s, s:s}", "driver", "file",
-				     "node-name", file_node(id, file_name), "filename", path,
-				     "locking", "off", "discard", "unmap")
+	file = inline_file ? json_pack("{s:s, s:s, s:s, s:s, s:s}", "driver", "file", "node-name",
+				     file_node(id, file_name), "filename", path, "locking", "off",
+				     "discard", "unmap")
 			   : json_string(file_node(id, file_name));
 	return json_pack("{s:s, s:s, s:b, s:s, s:o?, s:o}", "driver", "qcow2", "node-name",
 		node(id, name), "read-only", !writable, "discard", "unmap", "backing",

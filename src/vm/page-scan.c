@@ -26,7 +26,9 @@ struct scan_arg {
 #define PAGEMAP_PRESENT_OR_SWAPPED (3ULL << 62)
 #define PAGEMAP_FILE (1ULL << 61)
 
-#define BATCH 1024
+/* Not more: with a longer vector Linux (seen in 6.18) fills it in several rounds and then reports
+ * the end of an earlier one in walk_end, so that a caller sees pages twice. */
+#define BATCH 512
 
 struct page_scan {
 	const struct ram_map *map;

@@ -29,13 +29,16 @@
 #define QUIESCE_NUMBER 1
 #define MUX_MAX (2u * FRAME_PAYLOAD_MAX)
 
-/* A file system that is the same whenever it is made: fixed UUID, hash seed and time. Its tables
- * are holes of the sparse file and count as initialised, so that the guest does not write them. */
+/* A file system that is the same whenever it is made: fixed features, UUID, hash seed and time. Its
+ * tables and journal are holes of the sparse file and count as initialised, so that the guest does
+ * not write them. */
 static int make_disk(const struct vm_host *host, int dirfd, uint32_t disk_gb, struct err *e)
 {
-	char *const argv[] = {(char *)host->mke2fs, "-q", "-F", "-t", "ext4", "-m", "0", "-O",
-		"^resize_inode", "-J", "size=32", "-U", "6b6f7361-3800-4000-8000-000000000001",
-		"-E",
+	char *const argv[] = {(char *)host->mke2fs, "-q", "-F", "-t", "ext4", "-b", "4096", "-I",
+		"256", "-i", "16384", "-m", "0", "-O",
+		"none,has_journal,extent,huge_file,flex_bg,metadata_csum,64bit,dir_nlink,"
+		"extra_isize,ext_attr,dir_index,filetype,sparse_super,large_file",
+		"-J", "size=32", "-U", "6b6f7361-3800-4000-8000-000000000001", "-E",
 		"lazy_itable_init=0,lazy_journal_init=1,root_owner=0:0,"
 		"hash_seed=6b6f7361-3800-4000-8000-000000000002",
 		TOOL_FILE, NULL};
@@ -63,11 +66,11 @@ static int make_ram(int dirfd, uint32_t memory_mb, struct err *e)
 /* The boot failed: what the guest said last is the best explanation there is. */
 static int boot_failed(struct vm *vm, const char *why, struct err *e)
 {
-	char tail[200];
+	char line[200];
 
-	vm_console_tail(vm, tail, sizeof(tail));
+	vm_console_line(vm, line, sizeof(line));
 	return err_set(e, ERR_UNAVAILABLE, 0, "the guest did not come up: %s%s%s", why,
-		tail[0] ? "; its console ends with: " : "", tail);
+		line[0] ? "; its console says: " : "", line);
 }
 
 /* Waits until the agent sent something or the VM has ended. */
@@ -126,7 +129,7 @@ static int expect(struct vm *vm, struct buf *in, uint16_t type, struct frame *re
 
 static int say_quiesce(struct vm *vm, struct err *e)
 {
-	cleanup_buf struct buf number, frame;
+	cleanup_buf struct buf number = {0}, frame = {0};
 
 	buf_init(&number, 4);
 	buf_init(&frame, 64);

@@ -192,7 +192,10 @@ static int read_meta(int dirfd, json_t **ret, struct err *e)
 	if (r < 0)
 		return err_set(e, ERR_CORRUPT, 0, "the template's %s cannot be read: %s", META,
 			strerror(-r));
-	return json_parse_object(b.data, b.len, "the template's " META, ret, e);
+	r = json_parse_object(b.data, b.len, "the template's " META, ret, e);
+	if (r < 0)
+		e->kind = ERR_CORRUPT;
+	return r;
 }
 
 static int read_fields(const json_t *meta, const char *key, struct template *ret, struct err *e)

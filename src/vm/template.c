@@ -16,7 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FORMAT "kosa8-template-1"
+/* Grows with each change of the files or of the file system on disk.raw. */
+#define FORMAT "kosa8-template-2"
 #define KEY_TEXT_MAX 65536u
 #define SUFFIX_SIZE (TEMPLATE_KEY_SIZE + 16)
 

@@ -16,8 +16,8 @@ struct vm_boot {
 int vm_boot(const struct vm_boot *b, struct vm **ret, struct err *e) must_check;
 /* Of a paused VM: the device state into fd, from its start; *ret_bytes is its length. */
 int vm_save_devices(struct vm *vm, int fd, uint64_t *ret_bytes, struct err *e) must_check;
-/* The last lines of the guest's console, escaped, for an error. */
-void vm_console_tail(struct vm *vm, char *ret, size_t size);
+/* The most telling line of the guest's console, escaped, for an error; "" when there is none. */
+void vm_console_line(struct vm *vm, char *ret, size_t size);
 /* Adds the last line QEMU logged to the error; returns r. */
 int vm_explain(struct vm *vm, int r, struct err *e);
 /* Asks QEMU to end and waits for it. */

@@ -267,7 +267,23 @@ int vm_explain(struct vm *vm, int r, struct err *e)
 	return r;
 }
 
-void vm_console_tail(struct vm *vm, char *ret, size_t size)
+/* The kernel's panic, else the last line. */
+static void telling_line(const char *text, char *ret, size_t size)
+{
+	const char *line = strstr(text, "Kernel panic"), *end = text + strlen(text);
+
+	if (!line) {
+		while (end > text && (end[-1] == '\n' || end[-1] == '\r'))
+			end--;
+		for (line = end; line > text && line[-1] != '\n'; line--)
+			;
+	}
+	cleanup_str char *copy = strndup(line, strcspn(line, "\r\n"));
+	if (copy)
+		text_escape(copy, ret, size);
+}
+
+void vm_console_line(struct vm *vm, char *ret, size_t size)
 {
 	cleanup_json *text = NULL;
 	struct err ignored;
@@ -278,14 +294,7 @@ void vm_console_tail(struct vm *vm, char *ret, size_t size)
 		    &text, &ignored) < 0 ||
 		!json_is_string(text))
 		return;
-	const char *s = json_string_value(text), *end = s + strlen(s);
-	while (end > s && (end[-1] == '\n' || end[-1] == '\r'))
-		end--;
-	/* Escaping may grow a byte to four. */
-	size_t keep = (size_t)(end - s) < size / 4 ? (size_t)(end - s) : size / 4;
-	cleanup_str char *last = strndup(end - keep, keep);
-	if (last)
-		text_escape(last, ret, size);
+	telling_line(json_string_value(text), ret, size);
 }
 
 int vm_quit(struct vm *vm, struct err *e)

@@ -53,7 +53,7 @@ static void put_cpio(struct buf *b, const char *name, const struct buf *content)
 /* The kernel unpacks archives one after the other; the last file of a name stays. */
 static void make_assets(struct fixture *f, const char *from, const char *agent)
 {
-	cleanup_buf struct buf init, kernel, initramfs;
+	cleanup_buf struct buf init = {0}, kernel = {0}, initramfs = {0};
 	char path[4096];
 
 	buf_init(&init, ASSET_MAX);
@@ -233,7 +233,7 @@ void guest_release(struct guest *g)
 const char *guest_ask(struct guest *g, const char *command)
 {
 	static char answer[AGENT_TEXT_MAX];
-	cleanup_buf struct buf out, payload;
+	cleanup_buf struct buf out = {0}, payload = {0};
 	struct agent_reply reply;
 	struct cursor c;
 
@@ -256,6 +256,16 @@ bool guest_becomes(struct guest *g, const char *command, const char *want)
 
 	while (clock_mono_ms() < deadline_ms)
 		if (strcmp(guest_ask(g, command), want) == 0)
+			return true;
+	return false;
+}
+
+bool guest_leaves(struct guest *g, const char *command, const char *value)
+{
+	int64_t deadline_ms = clock_mono_ms() + 5000;
+
+	while (clock_mono_ms() < deadline_ms)
+		if (strcmp(guest_ask(g, command), value) != 0)
 			return true;
 	return false;
 }

@@ -40,7 +40,8 @@ bool guest_start(struct guest *g, struct fixture *f, const struct template *t, c
 void guest_release(struct guest *g);
 /* The answer to a command; valid until the next. "" when there is none. */
 const char *guest_ask(struct guest *g, const char *command);
-/* Asks until the answer is `want`, at most 5 s. */
+/* Asks until the answer is `want`, or is no longer `value`; at most 5 s. */
 bool guest_becomes(struct guest *g, const char *command, const char *want);
+bool guest_leaves(struct guest *g, const char *command, const char *value);
 
 #endif
