@@ -203,7 +203,7 @@ static int confine_worker(struct err *e)
 	int r = confine_limits(&l, e);
 
 	if (r == 0)
-		r = confine_landlock(e);
+		r = confine_landlock(CONFINE_WORKER, e);
 	if (r == 0)
 		log_info("this kernel has no Landlock");
 	if (r >= 0)
@@ -275,7 +275,7 @@ static int confine_monitor(unsigned layers, struct err *e)
 
 	for (unsigned i = 0; i < layers; i++)
 		(void)close((int)(UNPACK_FD_LAYERS + i));
-	r = confine_landlock(e);
+	r = confine_landlock(CONFINE_MONITOR, e);
 	if (r >= 0)
 		r = confine_capabilities(e);
 	return r < 0 ? r : confine_syscalls(CONFINE_MONITOR, e);
