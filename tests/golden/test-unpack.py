@@ -325,9 +325,15 @@ def test_limits(work):
     names = l.tar(*[l.file(f"{i:099}") for i in range(100000)])
     code, report = unpack(work, [names])
     ok(code == 0, "many names", report[-1])
-    code, report = unpack(work, [names], limit=(resource.RLIMIT_DATA, 40 << 20))
-    e = report[-1].get("error", {})
-    ok(code == 1 and e["kind"] == "limit" and "out of memory" in e["what"], "memory", report[-1])
+    with open(PROGRAM, "rb") as f:
+        sanitized = b"__asan_init" in f.read()
+    if sanitized:
+        ok(True, "memory # SKIP a sanitizer's own is larger")
+    else:
+        code, report = unpack(work, [names], limit=(resource.RLIMIT_DATA, 40 << 20))
+        e = report[-1].get("error", {})
+        ok(code == 1 and e["kind"] == "limit" and "out of memory" in e["what"], "memory",
+           report[-1])
     code, report = unpack(work, [l.tar(l.file("x", os.urandom(1 << 20)))],
                           limit=(resource.RLIMIT_FSIZE, 1 << 19))
     e = report[-1].get("error", {})
