@@ -22,7 +22,7 @@
 #ifndef KOSA8_IMAGE_CONFINE_H
 #define KOSA8_IMAGE_CONFINE_H
 
-#include "base/err.h"
+#include "../base/err.h"
 
 #include <stdbool.h>
 #include <stdint.h>

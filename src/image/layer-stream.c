@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "layer-stream.h"
 
-#include "base/fd.h"
+#include "../base/fd.h"
 
 #include <assert.h>
 #include <errno.h>

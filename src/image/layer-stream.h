@@ -7,8 +7,8 @@
 #ifndef KOSA8_IMAGE_LAYER_STREAM_H
 #define KOSA8_IMAGE_LAYER_STREAM_H
 
-#include "base/err.h"
-#include "base/hash.h"
+#include "../base/err.h"
+#include "../base/hash.h"
 #include "unpack.h"
 
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "squash-file.h"
 
-#include "base/fd.h"
+#include "../base/fd.h"
 
 #include <errno.h>
 #include <sqfs/error.h>

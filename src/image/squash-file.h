@@ -3,7 +3,7 @@
 #ifndef KOSA8_IMAGE_SQUASH_FILE_H
 #define KOSA8_IMAGE_SQUASH_FILE_H
 
-#include "base/err.h"
+#include "../base/err.h"
 
 #include <sqfs/io.h>
 

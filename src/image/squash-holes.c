@@ -7,7 +7,7 @@
  */
 #include "squash-internal.h"
 
-#include "base/fd.h"
+#include "../base/fd.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -9,7 +9,7 @@
  */
 #include "squash-internal.h"
 
-#include "base/cursor.h"
+#include "../base/cursor.h"
 
 #include <errno.h>
 #include <sqfs/dir_writer.h>

@@ -6,8 +6,8 @@
  */
 #include "tar.h"
 
-#include "base/log.h"
-#include "base/text.h"
+#include "../base/log.h"
+#include "../base/text.h"
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -156,7 +156,7 @@ static int put_xattrs(struct archive_entry *entry, struct buf *b, struct err *e)
 
 static int set_xattrs(struct layer *l, struct tree_inode *inode, struct err *e)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 	int r;
 
 	buf_init(&b, UNPACK_XATTRS_MAX * (UNPACK_XATTR_VALUE_MAX + UNPACK_XATTR_NAME_MAX + 8));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tree.h"
 
-#include "base/hash.h"
+#include "../base/hash.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -9,7 +9,7 @@
 #ifndef KOSA8_IMAGE_TREE_H
 #define KOSA8_IMAGE_TREE_H
 
-#include "base/buf.h"
+#include "../base/buf.h"
 #include "unpack.h"
 
 #include <stdbool.h>

@@ -18,11 +18,11 @@
 #include "tar.h"
 #include "unpack.h"
 
-#include "base/clock.h"
-#include "base/fd.h"
-#include "base/json.h"
-#include "base/log.h"
-#include "base/text.h"
+#include "../base/clock.h"
+#include "../base/fd.h"
+#include "../base/json.h"
+#include "../base/log.h"
+#include "../base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -69,7 +69,7 @@ static void add_hint(struct err *e)
 static void report_error(struct err *e)
 {
 	cleanup_json *j = NULL;
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	add_hint(e);
 	/* Text that was cut inside a character is no longer UTF-8. */
@@ -95,7 +95,7 @@ struct progress {
 static void show_progress(struct progress *p)
 {
 	struct pollfd fd = {.fd = UNPACK_FD_REPORT, .events = POLLOUT};
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	p->last_ms = clock_mono_ms();
 	p->shown = p->bytes;
@@ -158,7 +158,7 @@ static int report_result(struct work *w, uint64_t entries, uint64_t size, struct
 	cleanup_json *j = json_pack("{s:b, s:I, s:I, s:I, s:O}", "ok", 1, "entries",
 		(json_int_t)entries, "tar_bytes", (json_int_t)w->totals.tar_bytes, "size",
 		(json_int_t)size, "layer_diff_ids", w->diff_ids);
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, 65536);
 	json_put_canonical(&b, j);

@@ -199,7 +199,7 @@ int image_raw(struct image *im, const struct buf *layer)
 
 int image_items(struct image *im, const struct item *items, size_t n)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, LAYER_MAX);
 	put_items(&b, items, n);
@@ -281,7 +281,7 @@ static void put_dir_text(struct image *im, struct buf *out, const struct tree_no
 const char *image_text(struct image *im)
 {
 	static char text[65536];
-	cleanup_buf struct buf out;
+	cleanup_buf struct buf out = {0};
 	unsigned group = 0;
 
 	buf_init(&out, sizeof(text) - 1);

@@ -99,7 +99,7 @@ static const char *unsquashfs(const char *flag, const char *name)
 {
 	static char text[1 << 20];
 	char *argv[] = {"unsquashfs", (char *)flag, path, (char *)name, NULL};
-	cleanup_buf struct buf out;
+	cleanup_buf struct buf out = {0};
 	struct err e;
 
 	buf_init(&out, sizeof(text) - 1);
@@ -181,7 +181,7 @@ static void test_unused(void)
 	OK(strstr(list, " 1048576 ") && !strstr(list, "gone"), "the rest is there");
 	char hex[SHA256_HEX_SIZE], got[SHA256_HEX_SIZE];
 	char *argv[] = {"unsquashfs", "-cat", path, "same", NULL};
-	cleanup_buf struct buf out;
+	cleanup_buf struct buf out = {0};
 	struct err e;
 	buf_init(&out, 4u << 20);
 	OK(spawn_run(argv, &out, -1, &e) == 0, "is readable");

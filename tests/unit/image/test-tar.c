@@ -128,7 +128,7 @@ static void test_long_names(void)
 
 static bool has_xattr(const struct tree_inode *i, const char *name, const void *value, size_t len)
 {
-	cleanup_buf struct buf want;
+	cleanup_buf struct buf want = {0};
 
 	buf_init(&want, 4096);
 	buf_put_u16(&want, (uint16_t)(strlen(name) + 1));

@@ -209,7 +209,7 @@ static void test_symlinks(void)
 /* Many names: the treap's order, and its removals. */
 static void test_many(void)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 	char name[16];
 	unsigned n = 0;
 	bool sorted = true;

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A registry that misbehaves (registry-faults.py): the pull gets through or says what is wrong, in
+bounded time; never a corrupt image, never a leftover."""
+import json
+import os
+import subprocess
+import sys
+
+from harness import check, equal
+
+HOME = "own"
+SANDBOX = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+WORKS = ["ok", "no-length", "short-once", "range-ignored", "range-wrong", "range-refused", "redirect",
+         "token", "token-expires", "rate-once", "error-twice", "index", "index-nested",
+         "index-unnamed", "docker"]
+# Each with words that the message has to hold; "a|b": one of them.
+FAILS = {
+    "short-body": ["short|early|incomplete|bytes"],
+    "short-no-length": ["digest|short|early|incomplete|bytes"],
+    "wrong-bytes": ["digest"],
+    "broken-gzip": ["gzip|truncated|corrupt|layer|damaged"],
+    "wrong-diff-id": ["digest|diff|layer"],
+    "long-body": ["size|bytes|longer|larger|digest"],
+    "long-length": ["size|bytes|longer|larger|digest"],
+    "redirect-loop": ["redirect"],
+    "redirect-file": ["redirect|protocol|file:"],
+    "unauthorized": ["401|unauthorized|credentials|log in|login"],
+    "basic": ["401|credentials|password|log in|login"],
+    "token-refused": ["401|token|credentials"],
+    "token-broken": ["token"],
+    "token-inject": ["token"],
+    "forbidden": ["403|denied|forbidden"],
+    "rate-always": ["429|too many|rate"],
+    "rate-long": ["429|too many|rate", "3600|1 h|hour|60 min"],
+    "error-always": ["500"],
+    "error-html": ["no such|not found|404"],
+    "child-404": ["not found|404|no such|missing"],
+    "child-wrong": ["digest"],
+    "arm-only": ["arm64"],
+    "arm-config": ["arm64"],
+    "helm": ["helm|not a container image|no container image|media type|chart"],
+    "schema1": ["schema"],
+    "index-deep": ["index|deep|nested"],
+    "huge-manifest": ["manifest|large|big|limit|bytes|mb"],
+    "huge-layer": ["layer|large|big|limit|gb|gib"],
+    "not-json": ["manifest|json"],
+    "wrong-count": ["layers|diff"],
+    "two-shapes": ["manifest|layers"],
+    "foreign": ["foreign|layer|distributed"],
+}
+
+
+def setup(t):
+    t.log = os.path.join(t.folder, "requests")
+    t.faults = subprocess.Popen([sys.executable, os.path.join(HERE, "registry-faults.py"), "--log",
+                                 t.log], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    t.port = json.loads(t.faults.stdout.readline())["port"]
+    equal(pull(t, "ok").code, 0, "control: without a fault it works")
+    t.before = t.home.files("images")
+
+
+def teardown(t):
+    t.faults.stdin.close()
+    t.faults.wait(10)
+    t.faults.stdout.close()
+
+
+def pull(t, fault, **more):
+    return t.home.any("sandbox", "pull", t.box, f"127.0.0.1:{t.port}/{fault}/app:1", **more)
+
+
+def leftovers(t):
+    """Everything in images/ but the images themselves."""
+    return [f for f in t.home.files("images") if not f.endswith(".sqfs")]
+
+
+def works(fault):
+    def test(t):
+        result = pull(t, fault, timeout=40)
+        equal(result.code, 0, f"{result}")
+        check(result.text.startswith("sha256:"), f"{result}")
+        equal(leftovers(t), [f for f in t.before if not f.endswith(".sqfs")], "beside the images")
+    return test
+
+
+def fails(fault, needles):
+    def test(t):
+        before = t.home.files("images")
+        result = t.home.refused(1, args=["sandbox", "pull", t.box, f"127.0.0.1:{t.port}/{fault}/app:1"],
+                                timeout=60)
+        said = result.errors.lower()
+        for needle in needles:
+            check(any(word in said for word in needle.split("|")), f"none of '{needle}': {result}")
+        equal(t.home.files("images"), before, "images after a refused pull")
+        listed = json.dumps(t.home.rows("image", "ls"))
+        check(f"/{fault}/" not in listed, f"it is not listed: {listed}")
+    return test
+
+
+for name in WORKS:
+    globals()["test_in_spite_of_" + name.replace("-", "_")] = works(name)
+for name, words in FAILS.items():
+    globals()["test_refused_" + name.replace("-", "_")] = fails(name, words)
+
+
+def test_what_arrived_is_what_was_sent(t):
+    """The image pulled through faults has the bytes of the one without."""
+    rows = {ref: row for row in t.home.rows("image", "ls") for ref in json.dumps(row).split('"')
+            if "/app:1" in ref}
+    same = {json.dumps(row["digest"]) for ref, row in rows.items()
+            if any(f"/{f}/" in ref for f in ("ok", "short-once", "range-wrong", "no-length"))}
+    equal(len(same), 1, f"one image behind all of them: {same}")
+
+
+def test_authorization_never_reached_the_other_origin(t):
+    with open(t.log) as f:
+        seen = [json.loads(line) for line in f]
+    stored = [r for r in seen if r["path"].startswith("/storage/")]
+    check(stored, "control: layers were fetched from the other origin")
+    equal([r for r in stored if r["authorization"]], [], "requests with Authorization")
+
+
+def test_a_killed_pull_leaves_nothing_and_can_be_done_again(t):
+    process = t.home.start("sandbox", "pull", t.box, f"127.0.0.1:{t.port}/slow/app:1")
+    from harness import wait_for
+    wait_for(lambda: any("/slow/" in line and "blobs" in line for line in open(t.log)),
+             "the pull to be at its layers")
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    process.stderr.close()
+    equal(pull(t, "ok").code, 0, "the next pull")
+    wait_for(lambda: leftovers(t) == [f for f in t.before if not f.endswith(".sqfs")],
+             "leftovers of the killed pull to be gone", 10)
