@@ -81,14 +81,16 @@ int confine_limits(const struct confine_limits *l, struct err *e)
 #define LANDLOCK_FS_TRUNCATE (1ull << 14)  /* ABI 3 */
 #define LANDLOCK_NET_ALL 3ull		   /* ABI 4: bind and connect, TCP */
 #define LANDLOCK_FS_IOCTL_DEV (1ull << 15) /* ABI 5 */
-#define LANDLOCK_SCOPE_ALL 3ull		   /* ABI 6: abstract sockets, signals */
+#define LANDLOCK_SCOPE_SOCKETS 1ull
+#define LANDLOCK_SCOPE_SIGNALS 2ull /* ABI 6: abstract sockets, signals */
 
 struct landlock_attr {
 	uint64_t fs, net, scoped;
 };
 
-/* Stage 4: a rule set that handles all and allows nothing. */
-int confine_landlock(struct err *e)
+/* Stage 4: a rule set that handles all and allows nothing. A monitor's death is a signal to its
+ * worker, which is in other rules: the scope of signals would keep it back (PR_SET_PDEATHSIG). */
+int confine_landlock(enum confine_role role, struct err *e)
 {
 	struct landlock_attr a = {.fs = LANDLOCK_FS_ALL_ABI_1};
 	size_t size = offsetof(struct landlock_attr, net);
@@ -107,7 +109,9 @@ int confine_landlock(struct err *e)
 	if (abi >= 5)
 		a.fs |= LANDLOCK_FS_IOCTL_DEV;
 	if (abi >= 6) {
-		a.scoped = LANDLOCK_SCOPE_ALL;
+		a.scoped = LANDLOCK_SCOPE_SOCKETS;
+		if (role == CONFINE_WORKER)
+			a.scoped |= LANDLOCK_SCOPE_SIGNALS;
 		size = sizeof(a);
 	}
 	int fd = (int)syscall(SYS_landlock_create_ruleset, &a, size, 0);

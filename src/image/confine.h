@@ -33,10 +33,10 @@ struct confine_limits {
 	uint64_t file_bytes;   /* RLIMIT_FSIZE */
 };
 
-/* Which further calls stage 6 allows. */
+/* What stages 4 and 6 leave to a process. */
 enum confine_role {
 	CONFINE_WORKER,	 /* threads */
-	CONFINE_MONITOR, /* waiting for children, no threads */
+	CONFINE_MONITOR, /* waiting for its worker, which gets a signal when it ends; no threads */
 };
 
 /* Descriptors from first_closed on are closed. */
@@ -45,7 +45,7 @@ int confine_start(unsigned first_closed, struct err *e) must_check;
 const char *confine_namespaces(void);
 int confine_limits(const struct confine_limits *l, struct err *e) must_check;
 /* 1: in force; 0: the kernel has no Landlock. */
-int confine_landlock(struct err *e) must_check;
+int confine_landlock(enum confine_role role, struct err *e) must_check;
 int confine_capabilities(struct err *e) must_check;
 int confine_syscalls(enum confine_role role, struct err *e) must_check;
 

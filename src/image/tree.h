@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An image's files while its layers are applied: names and attributes only, in memory. The rules
- * are in unpack.h. A name (tree_node) belongs to a folder and points to an inode; several names may
- * point to one inode. Inodes live until tree_release(), also when no name is left: the squashfs
- * writer holds pointers into them.
- *
+ * are in unpack.h. A name (tree_node) belongs to a folder and points to an inode, as others may.
+ * Inodes live until tree_release(), also without a name: the squashfs writer points into them.
  * A folder's names are a treap ordered by byte value (random priorities: a hostile order of names
  * costs nothing extra); tree_seal() turns each into a sorted list.
  */
@@ -12,13 +10,11 @@
 #define KOSA8_IMAGE_TREE_H
 
 #include "../base/buf.h"
-#include "../base/err.h"
 #include "unpack.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 struct sqfs_inode_generic_t;
 
@@ -31,13 +27,13 @@ struct tree_attr {
 
 struct tree_inode {
 	struct tree_attr attr;
-	uint32_t names;	 /* how many point here */
-	uint32_t number; /* the squashfs writer's: inode number, from 1 */
-	uint64_t ref;	 /* the squashfs writer's: its place in the inode table, once written */
+	uint32_t names; /* how many point here */
+	/* The squashfs writer's: number from 1, place in the inode table once written. */
+	uint32_t number;
+	uint64_t ref;
 	bool written;
 	struct tree_inode *next;
-	/* NULL: none. Else xattrs_len bytes, for each: u16 and u32 length, then name with its NUL
-	 * and value of these lengths (base/cursor.h). */
+	/* For each: u16 and u32 length, name with its NUL, value (base/cursor.h). NULL: none. */
 	unsigned char *xattrs;
 	uint32_t xattrs_len;
 	union {
@@ -72,7 +68,7 @@ struct tree {
 	uint64_t random;      /* priorities */
 };
 
-/* A checked name: components point into the string it was parsed from. count 0 is the root. */
+/* A checked name; points into the string it was parsed from. count 0 is the root. */
 struct tree_part {
 	const char *s;
 	size_t len;
@@ -94,14 +90,14 @@ int tree_path_parse(const char *s, struct tree_path *ret, struct err *e) must_ch
  * of a symbolic link, else NULL. *ret_inode is the new inode, or the folder that stays. */
 int tree_put(struct tree *t, const struct tree_path *path, const struct tree_attr *attr,
 	const char *target, struct tree_inode **ret_inode, struct err *e) must_check;
-/* Gives path the inode of target. */
+/* Gives path target's inode. */
 int tree_link(struct tree *t, const struct tree_path *path, const struct tree_path *target,
 	struct err *e) must_check;
 /* Hides name in the folder of path's last component, or all in the folder (name NULL), as far as it
  * is of lower layers. path's last component is the whiteout's own name and does not matter. */
 int tree_hide(
 	struct tree *t, const struct tree_path *path, const char *name, struct err *e) must_check;
-/* Replaces the attributes; xattrs is copied. */
+/* Replaces them; xattrs is copied. */
 int tree_set_xattrs(struct tree *t, struct tree_inode *inode, const struct buf *xattrs,
 	struct err *e) must_check;
 
@@ -111,8 +107,8 @@ void tree_seal(struct tree *t);
 /* Linux's 32-bit device number as squashfs stores it; -ERANGE when it does not fit. */
 int tree_encode_dev(uint64_t major, uint64_t minor, uint32_t *ret);
 
-/* tree-walk.c: the folder that holds path's last component (the root for count <= 1), following
- * symbolic links; missing ones are made, or *ret is NULL. */
+/* tree-walk.c: the folder that holds path's last component, following symbolic links; missing ones
+ * are made, or *ret is NULL. */
 int tree_walk_parent(struct tree *t, const struct tree_path *path, bool make,
 	struct tree_node **ret, struct err *e) must_check;
 /* tree.c, for tree-walk.c */

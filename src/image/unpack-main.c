@@ -50,11 +50,28 @@ static int report(struct buf *line)
 	return buf_failed(line) ? -ENOMEM : fd_write_all(UNPACK_FD_REPORT, line->data, line->len);
 }
 
+/* What the user can do; where the fault happens only the fault is known. */
+static void add_hint(struct err *e)
+{
+	if (e->hint[0])
+		return;
+	if (e->kind == ERR_CORRUPT)
+		(void)err_hint(
+			e, "pull the image again; if that fails too, its publisher must mend it");
+	else if (e->kind == ERR_INVALID || e->kind == ERR_UNSUPPORTED)
+		(void)err_hint(e, "ask the image's publisher, or build it with another tool");
+	else if (e->kind == ERR_LIMIT)
+		(void)err_hint(e, "use a smaller image, or squash its layers");
+	else if (e->kind == ERR_NO_SPACE)
+		(void)err_hint(e, "free space on the disk that holds kosa8's images");
+}
+
 static void report_error(struct err *e)
 {
 	cleanup_json *j = NULL;
 	cleanup_buf struct buf b = {0};
 
+	add_hint(e);
 	/* Text that was cut inside a character is no longer UTF-8. */
 	if (!text_is_utf8(e->what, strlen(e->what)))
 		for (char *p = e->what; *p; p++)
@@ -186,7 +203,7 @@ static int confine_worker(struct err *e)
 	int r = confine_limits(&l, e);
 
 	if (r == 0)
-		r = confine_landlock(e);
+		r = confine_landlock(CONFINE_WORKER, e);
 	if (r == 0)
 		log_info("this kernel has no Landlock");
 	if (r >= 0)
@@ -258,7 +275,7 @@ static int confine_monitor(unsigned layers, struct err *e)
 
 	for (unsigned i = 0; i < layers; i++)
 		(void)close((int)(UNPACK_FD_LAYERS + i));
-	r = confine_landlock(e);
+	r = confine_landlock(CONFINE_MONITOR, e);
 	if (r >= 0)
 		r = confine_capabilities(e);
 	return r < 0 ? r : confine_syscalls(CONFINE_MONITOR, e);

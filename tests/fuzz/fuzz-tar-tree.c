@@ -108,8 +108,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (len > c.left)
 			len = c.left;
 		const unsigned char *from = cursor_bytes(&c, len);
+		if (!from)
+			break;
 		unsigned char *layer = malloc(len + 1);
-		if (!from || !layer)
+		if (!layer)
 			abort();
 		memcpy(layer, from, len);
 		int r = apply(&t, layer, len, &totals);

@@ -101,6 +101,8 @@ AWKWARD = [
     ),
     tar(
         pax({"path": LONG.encode()}, file("short", b"pax path\n")),
+        pax({"path": "cafe\u0301".encode()}, file("short", b"decomposed\n")),
+        pax({"path": "caf\u00e9".encode()}, file("short", b"composed\n")),
         pax({"SCHILY.xattr.security.capability": CAPABILITY, "SCHILY.xattr.user.note": b"n\0te"},
             file("ping", b"caps\n", uid=1000, gid=1000)),
         entry("3", "null", mode=0o666, dev=(1, 3)), entry("4", "disk", mode=0o660, dev=(8, 16)),

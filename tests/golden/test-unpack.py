@@ -6,6 +6,7 @@ Awkward layers against a golden list (unpack-awkward.txt) and, as root where umo
 against umoci's own unpacking of the same layers; hostile layers beside a canary folder; the report
 and the exit code. Prints TAP.
 """
+import functools
 import hashlib
 import json
 import os
@@ -162,7 +163,8 @@ def test_awkward(work):
     with open(f"{HERE}/unpack-awkward.txt", encoding="utf-8") as f:
         want = [x for x in f.read().splitlines() if not x.startswith("#")]
     ok(got == want, "awkward layers: the golden list",
-       "\n".join(["- " + x for x in want if x not in got] + ["+ " + x for x in got if x not in want]))
+       "\n".join(["- " + x for x in want if x not in got] +
+                 ["+ " + x for x in got if x not in want]))
     with open(f"{work}/out.sqfs", "rb") as f:
         first = digest(f.read())
     unpack(work + "/again", l.AWKWARD)
@@ -282,9 +284,11 @@ def worker_of(monitor, read):
         return int(f.read().split()[0])
 
 
+@functools.cache
 def slow_layer():
-    """The first line of its report comes long before its end: 64 MB in 80,000 files."""
-    return l.tar(*[l.file(f"d{i % 50}/{i}", b"%d" % i) for i in range(80000)])
+    """Seconds of the processor's time: each name is found by a long way through a link."""
+    return l.tar(l.folder("a"), l.pax({"linkpath": b"a/../" * 500}, l.sym("s", "x")),
+                 *[l.file(f"s/{i}") for i in range(80000)])
 
 
 def gone(pid):
@@ -315,17 +319,21 @@ def test_killed(work):
 
 def test_limits(work):
     """Lower limits of the caller's are kept: how their ends are reported."""
-    wander = l.tar(l.folder("a"), l.pax({"linkpath": b"a/../" * 500}, l.sym("s", "x")),
-                   *[l.file(f"s/{i}") for i in range(100000)])
-    code, report = unpack(work, [wander], limit=(resource.RLIMIT_CPU, 2))
+    code, report = unpack(work, [slow_layer()], limit=(resource.RLIMIT_CPU, 2))
     ok(code == 1 and "more CPU time" in report[-1]["error"]["what"], "CPU time", report[-1])
     ok(os.path.getsize(f"{work}/out.sqfs") == 0, "nothing is left")
     names = l.tar(*[l.file(f"{i:099}") for i in range(100000)])
     code, report = unpack(work, [names])
     ok(code == 0, "many names", report[-1])
-    code, report = unpack(work, [names], limit=(resource.RLIMIT_DATA, 40 << 20))
-    e = report[-1].get("error", {})
-    ok(code == 1 and e["kind"] == "limit" and "out of memory" in e["what"], "memory", report[-1])
+    with open(PROGRAM, "rb") as f:
+        sanitized = b"__asan_init" in f.read()
+    if sanitized:
+        ok(True, "memory # SKIP a sanitizer's own is larger")
+    else:
+        code, report = unpack(work, [names], limit=(resource.RLIMIT_DATA, 40 << 20))
+        e = report[-1].get("error", {})
+        ok(code == 1 and e["kind"] == "limit" and "out of memory" in e["what"], "memory",
+           report[-1])
     code, report = unpack(work, [l.tar(l.file("x", os.urandom(1 << 20)))],
                           limit=(resource.RLIMIT_FSIZE, 1 << 19))
     e = report[-1].get("error", {})

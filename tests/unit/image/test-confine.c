@@ -62,14 +62,17 @@ static int all_stages(struct err *e)
 			(void)raise(code - 256);
 		_exit(code);
 	}
-	if (confine_limits(&l, e) < 0 || confine_landlock(e) < 0 || confine_capabilities(e) < 0)
+	if (confine_limits(&l, e) < 0 || confine_landlock(CONFINE_WORKER, e) < 0 ||
+		confine_capabilities(e) < 0)
 		return -1;
 	return confine_syscalls(CONFINE_WORKER, e);
 }
 
 static int landlock_only(struct err *e)
 {
-	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || confine_landlock(e) < 0 ? -1 : 0;
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || confine_landlock(CONFINE_WORKER, e) < 0
+		       ? -1
+		       : 0;
 }
 
 static int try_open(void)
@@ -248,7 +251,8 @@ int main(void)
 		denied(landlock_only, try_create, 1, "Landlock alone: make a file");
 		denied(landlock_only, try_exec, 1, "Landlock alone: run a program");
 	} else {
-		EQ_INT(confine_landlock(&e), 0, "a kernel without Landlock is no error");
+		EQ_INT(confine_landlock(CONFINE_WORKER, &e), 0,
+			"a kernel without Landlock is no error");
 	}
 	return tap_done();
 }
