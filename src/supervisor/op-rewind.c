@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* A restored agent that does not answer within this time does not at all. */
-#define ANSWER_MS 20000
+#define ANSWER_MS 60000
 
 struct rewind {
 	struct op *op;

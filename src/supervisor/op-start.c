@@ -63,7 +63,7 @@ void op_start_died(struct supervisor *s, const struct err *why)
 }
 
 /* A restored agent that does not answer within this time does not at all. */
-#define ANSWER_MS 20000
+#define ANSWER_MS 60000
 
 static void on_timeout(uv_timer_t *timer)
 {
