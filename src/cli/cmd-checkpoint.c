@@ -55,6 +55,10 @@ int cmd_checkpoint_create(const struct args *a, struct err *e)
 	if ((r = supervisor_ask(&s, request, -1, &result, e)) < 0 ||
 		(r = json_get_str(result, "id", CATALOG_ID_SIZE - 1, &id, e)) < 0)
 		return r;
+	if (args_on(a, "json")) {
+		(void)json_object_del(result, "ok");
+		return output_json(json_incref(result), e);
+	}
 	show_figures(result);
 	output_line("%s", id);
 	return 0;

@@ -92,7 +92,7 @@ static const struct flag kill_flags[] = {
 	{"signal", 's', FLAG_VALUE, "SIG", "the signal (KILL)", NULL}, END};
 
 static const struct flag checkpoint_flags[] = {
-	{"label", 0, FLAG_VALUE, "LABEL", "a name for it, one per sandbox", NULL}, END};
+	{"label", 0, FLAG_VALUE, "LABEL", "a name for it, one per sandbox", NULL}, JSON, END};
 
 static const struct flag rewind_flags[] = {
 	{"to", 0, FLAG_VALUE, "ID|LABEL", "the checkpoint (the newest)", NULL},

@@ -94,7 +94,7 @@ static int dump(const json_t *j, size_t flags, struct err *e)
 
 int output_json(json_t *j, struct err *e)
 {
-	int r = dump(j, JSON_INDENT(2), e);
+	int r = dump(j, JSON_INDENT(2) | JSON_REAL_PRECISION(6), e);
 
 	json_decref(j);
 	return r;

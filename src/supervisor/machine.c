@@ -5,10 +5,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* QEMU closes its ports within this time of its process's end. */
+#define ENDS_MS 200
 
 struct attached {
 	struct machine_image image;
@@ -121,9 +125,20 @@ static void on_run_frame(void *ctx, const struct frame *f)
 		m->events.run_frame(m->ctx, m, f);
 }
 
+/* When QEMU ends, its ports may be heard of before its process: then the process's end is told. */
+static bool ends_now(const struct machine *m)
+{
+	struct pollfd p = {.fd = vm_pidfd(m->vm), .events = POLLIN};
+
+	return poll(&p, 1, ENDS_MS) > 0;
+}
+
 static void on_broken(void *ctx, const struct err *why)
 {
-	died(ctx, why);
+	struct machine *m = ctx;
+
+	if (why->kind == ERR_PROTOCOL || why->kind == ERR_LIMIT || !ends_now(m))
+		died(m, why);
 }
 
 static void on_mux(uv_poll_t *handle, int status, int events);
