@@ -69,6 +69,13 @@ class Result:
                 f"{self.seconds:.2f} s, stdout {short(self.out)}, stderr {short(self.err)}")
 
 
+def in_own_mounts(script):
+    """For Home.start(via=...): in a mount namespace, which an ordinary user can make too, where the
+    shell script has been run."""
+    user = [] if os.getuid() == 0 else ["--user", "--map-current-user", "--keep-caps"]
+    return ["unshare", "--mount", *user, "sh", "-ec", script + '\nexec "$@"', "sh"]
+
+
 class Home:
     """A state directory, and commands in it. Calling it runs a command that has to succeed."""
 
@@ -77,11 +84,13 @@ class Home:
         self.env = {**os.environ, "KOSA8_HOME": path, **(env or {})}
         self.env.pop("KOSA8_ACTOR", None)
 
-    def start(self, *args, env=None, **popen):
+    def start(self, *args, env=None, via=(), **popen):
+        """via: a command line in front, that ends in running the rest."""
         popen.setdefault("stdin", subprocess.DEVNULL)
         popen.setdefault("stdout", subprocess.PIPE)
         popen.setdefault("stderr", subprocess.PIPE)
-        return subprocess.Popen([KOSA8, *map(str, args)], env={**self.env, **(env or {})}, **popen)
+        return subprocess.Popen([*via, KOSA8, *map(str, args)], env={**self.env, **(env or {})},
+                                **popen)
 
     def any(self, *args, input=None, timeout=60, env=None, **popen):
         """Runs a command, whatever its exit code."""

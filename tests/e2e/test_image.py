@@ -158,8 +158,7 @@ def test_rm_frees_the_space(t):
     t.remove(t.box)
     check(t.home.used_bytes("images") > 0, "control: it takes space")
     for row in t.home.rows("image", "ls"):
-        ref = row.get("ref") or (row.get("refs") or [row["digest"]])[0]
-        t.home("image", "rm", ref)
+        t.home("image", "rm", *row["refs"])
     equal(t.home.rows("image", "ls"), [])
     equal([f for f in t.home.files("images") if f.endswith(".sqfs")], [])
     t.home.refused(1, "nosuch", args=["image", "rm", "nosuch"])
