@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define MANIFEST_BYTES_MAX (4u * 1024 * 1024)
-#define MANIFEST_LAYERS_MAX 92 /* base/spawn.h: descriptors of one child, less four */
+#define MANIFEST_LAYERS_MAX 127 /* as docker */
 #define MANIFEST_ENTRIES_MAX 1024
 #define MANIFEST_TYPE_SIZE 128
 #define LAYER_BYTES_MAX (UINT64_C(64) << 30)

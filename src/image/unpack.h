@@ -56,7 +56,7 @@
 #define UNPACK_FD_REPORT 1
 #define UNPACK_FD_OUTPUT 3
 #define UNPACK_FD_LAYERS 4
-#define UNPACK_LAYERS_MAX 127 /* as many as docker allows; base/spawn.h passes fewer */
+#define UNPACK_LAYERS_MAX 127 /* as docker */
 
 #define UNPACK_DEPTH_MAX 256	      /* components of a name, and of a folder's place */
 #define UNPACK_NAME_MAX 255	      /* bytes of a component */
