@@ -139,12 +139,20 @@ def run_spew(c, args):
 
 
 def run_both(c, args):
-    """Floods stdout, and says one thing on stderr once stdout's window is used up."""
-    flood = threading.Thread(target=c.write, args=(STDOUT, b"x" * int(args[0])))
-    flood.start()
-    c.wait(lambda: c.windows[STDOUT] == 0)
+    """Floods stdout, and says one thing on stderr once stdout's window was used up or all is out."""
+    over = []
+
+    def flood():
+        c.write(STDOUT, b"x" * int(args[0]))
+        with c.changed:
+            over.append(True)
+            c.changed.notify_all()
+
+    thread = threading.Thread(target=flood)
+    thread.start()
+    c.wait(lambda: c.windows[STDOUT] == 0 or over)
     c.write(STDERR, b"stderr is alive\n")
-    flood.join()
+    thread.join()
     c.run_result("exited")
 
 
