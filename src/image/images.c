@@ -5,6 +5,7 @@
 #include "../base/file.h"
 #include "../base/hash.h"
 #include "../base/log.h"
+#include "../base/space.h"
 #include "../base/strv.h"
 #include "../base/text.h"
 
@@ -116,37 +117,15 @@ int images_find(const struct images *i, const char *digest, uint64_t *ret_size, 
 	return 0;
 }
 
-static int no_space(const struct images *i, const char *needed, const char *what_for, struct err *e)
-{
-	char free_text[TEXT_SIZE_MAX] = "an unknown amount";
-	uint64_t available;
-
-	if (file_free_bytes(i->dirfd, &available) == 0)
-		text_size(available, free_text);
-	(void)err_set(e, ERR_NO_SPACE, ENOSPC, "no space on the host: %s%s, and %s is free in %s",
-		what_for, needed, free_text, i->path);
-	return err_hint(e, "free some space, or set KOSA8_HOME to a folder on a larger disk");
-}
-
 int images_check_space(const struct images *i, uint64_t needed, const char *what_for, struct err *e)
 {
-	char size[TEXT_SIZE_MAX], text[TEXT_SIZE_MAX + 32];
-	uint64_t available;
-	int r = file_free_bytes(i->dirfd, &available);
-
-	if (r < 0)
-		return err_errno(e, -r, "cannot ask for the free space in %s", i->path);
-	if (available >= needed)
-		return 0;
-	text_size(needed, size);
-	(void)snprintf(text, sizeof(text), " needs about %s", size);
-	return no_space(i, text, what_for, e);
+	return space_check(i->dirfd, what_for, needed, e);
 }
 
 int images_write_error(const struct images *i, int errnum, const char *what, struct err *e)
 {
 	if (errnum == ENOSPC || errnum == EDQUOT)
-		return no_space(i, " did not fit", what, e);
+		return space_error(i->dirfd, what, 0, e);
 	return err_errno(e, errnum, "cannot write %s", what);
 }
 

@@ -109,8 +109,8 @@ static int fill_by_scan(struct page_scan *s, const struct ram_region *g)
 		return -errno;
 	for (int i = 0; i < n; i++)
 		add(s, g, s->batch.regions[i].start, s->batch.regions[i].end);
-	/* Not arg.walk_end: when the kernel fills its own buffer several times in one call, it leaves
-	 * there where the last but one filling ended (Linux 6.18). */
+	/* Not arg.walk_end: when the kernel fills its own buffer several times in one call, it
+	 * leaves there where the last but one filling ended (Linux 6.18). */
 	s->address = n == BATCH ? s->batch.regions[n - 1].end : g->address + g->bytes;
 	return 0;
 }

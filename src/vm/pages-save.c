@@ -9,6 +9,7 @@
 #include "../base/buf.h"
 #include "../base/clock.h"
 #include "../base/fd.h"
+#include "../base/space.h"
 #include "page-scan.h"
 #include "pages-format.h"
 
@@ -217,7 +218,9 @@ int pages_save(pid_t pid, int ram_fd, int out_fd, struct pages_info *ret, struct
 		return err_errno(e, ENOMEM, "writing the changed pages");
 	page_scan_rewind(scan);
 	if ((r = copy_pages(&s, scan, e)) < 0)
-		return r;
+		return e->kind == ERR_NO_SPACE
+			       ? space_error(out_fd, "the changed memory", pages * RAM_PAGE, e)
+			       : r;
 	*ret = (struct pages_info){.pages = s.header.data_pages + s.zero_pages,
 		.zero_pages = s.zero_pages,
 		.file_bytes = s.header.data_offset + s.header.data_pages * RAM_PAGE,

@@ -9,6 +9,7 @@
 
 #include "../base/clock.h"
 #include "../base/fd.h"
+#include "../base/space.h"
 #include "../base/frame.h"
 #include "../base/text.h"
 #include "../proto/agent.h"
@@ -24,6 +25,8 @@
 #include <unistd.h>
 
 #define BOOT_TIMEOUT_MS 60000
+/* What is written for one: about 160 MB, more with more memory (its page tables). */
+#define TEMPLATE_BYTES (256u * 1024 * 1024)
 #define BOOT_LAYER "boot"
 #define BOOT_LOG "qemu.log"
 #define QUIESCE_NUMBER 1
@@ -191,7 +194,8 @@ int template_make(const struct vm_host *host, const struct vm_config *config, co
 	cleanup_vm struct vm *vm = NULL;
 	int r;
 
-	if ((r = make_disk(host, dirfd, config->disk_gb, e)) < 0 ||
+	if ((r = space_check(dirfd, "a template VM", TEMPLATE_BYTES, e)) < 0 ||
+		(r = make_disk(host, dirfd, config->disk_gb, e)) < 0 ||
 		(r = make_ram(dirfd, config->memory_mb, e)) < 0 ||
 		(r = layer_create(host, dirfd, BOOT_LAYER, (uint64_t)config->disk_gb << 30, e)) < 0)
 		return r;
