@@ -168,6 +168,11 @@ class Home:
         return sorted(os.path.relpath(os.path.join(d, n), top)
                       for d, dirs, names in os.walk(top) for n in dirs + names)
 
+    def plain_files(self, *below):
+        """The same without the folders."""
+        return [f for f in self.files(*below)
+                if not os.path.isdir(os.path.join(self.path, *below, f))]
+
     def used_bytes(self, *below):
         top = os.path.join(self.path, *below)
         return sum(os.lstat(os.path.join(d, n)).st_blocks * 512

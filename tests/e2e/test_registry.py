@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from harness import check, equal
+from harness import check, equal, wait_for
 
 HOME = "own"
 SANDBOX = True
@@ -33,7 +33,7 @@ FAILS = {
     "token-inject": ["token"],
     "forbidden": ["403|denied|forbidden"],
     "rate-always": ["429|too many|rate"],
-    "rate-long": ["429|too many|rate", "3600|1 h|hour|60 min"],
+    "rate-long": ["429|too many|rate", "try again after"],
     "error-always": ["500"],
     "error-html": ["no such|not found|404"],
     "child-404": ["not found|404|no such|missing"],
@@ -53,47 +53,54 @@ FAILS = {
 
 
 def setup(t):
+    t.faults = None
     t.log = os.path.join(t.folder, "requests")
     t.faults = subprocess.Popen([sys.executable, os.path.join(HERE, "registry-faults.py"), "--log",
                                  t.log], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     t.port = json.loads(t.faults.stdout.readline())["port"]
-    equal(pull(t, "ok").code, 0, "control: without a fault it works")
-    t.before = t.home.files("images")
+    t.digests = set()
+    t.before = t.home.plain_files("images")
 
 
 def teardown(t):
-    t.faults.stdin.close()
-    t.faults.wait(10)
-    t.faults.stdout.close()
+    if t.faults:
+        t.faults.stdin.close()
+        t.faults.wait(10)
+        t.faults.stdout.close()
 
 
-def pull(t, fault, **more):
-    return t.home.any("sandbox", "pull", t.box, f"127.0.0.1:{t.port}/{fault}/app:1", **more)
+def image(t, fault):
+    return f"127.0.0.1:{t.port}/{fault}/app:1"
 
 
-def leftovers(t):
-    """Everything in images/ but the images themselves."""
-    return [f for f in t.home.files("images") if not f.endswith(".sqfs")]
+def pull_afresh(t, fault):
+    """Into a sandbox of its own, and nothing of it stays: they all are the same image, and what is
+    there already is not fetched again."""
+    box = t.create("afresh")
+    result = t.home.any("sandbox", "pull", box, image(t, fault), timeout=40)
+    t.remove(box)
+    if result.code == 0:
+        t.home("image", "rm", image(t, fault))
+    return result
 
 
 def works(fault):
     def test(t):
-        result = pull(t, fault, timeout=40)
+        result = pull_afresh(t, fault)
         equal(result.code, 0, f"{result}")
-        check(result.text.startswith("sha256:"), f"{result}")
-        equal(leftovers(t), [f for f in t.before if not f.endswith(".sqfs")], "beside the images")
+        t.digests.add(result.text)
+        equal(t.home.plain_files("images"), t.before, "what is left in images")
     return test
 
 
 def fails(fault, needles):
     def test(t):
-        before = t.home.files("images")
-        result = t.home.refused(1, args=["sandbox", "pull", t.box, f"127.0.0.1:{t.port}/{fault}/app:1"],
-                                timeout=60)
+        before = t.home.plain_files("images")
+        result = t.home.refused(1, args=["sandbox", "pull", t.box, image(t, fault)], timeout=60)
         said = result.errors.lower()
         for needle in needles:
             check(any(word in said for word in needle.split("|")), f"none of '{needle}': {result}")
-        equal(t.home.files("images"), before, "images after a refused pull")
+        equal(t.home.plain_files("images"), before, "images after a refused pull")
         listed = json.dumps(t.home.rows("image", "ls"))
         check(f"/{fault}/" not in listed, f"it is not listed: {listed}")
     return test
@@ -106,12 +113,10 @@ for name, words in FAILS.items():
 
 
 def test_what_arrived_is_what_was_sent(t):
-    """The image pulled through faults has the bytes of the one without."""
-    rows = {ref: row for row in t.home.rows("image", "ls") for ref in json.dumps(row).split('"')
-            if "/app:1" in ref}
-    same = {json.dumps(row["digest"]) for ref, row in rows.items()
-            if any(f"/{f}/" in ref for f in ("ok", "short-once", "range-wrong", "no-length"))}
-    equal(len(same), 1, f"one image behind all of them: {same}")
+    """Most are the same image, so the same digest, whatever happened on the way; Docker's media
+    types make another manifest, and an index leads to the one of the platform."""
+    check(all(d.startswith("sha256:") and len(d) == 72 for d in t.digests), f"{t.digests}")
+    equal(len(t.digests), 2, f"digests: {t.digests}")
 
 
 def test_authorization_never_reached_the_other_origin(t):
@@ -123,14 +128,13 @@ def test_authorization_never_reached_the_other_origin(t):
 
 
 def test_a_killed_pull_leaves_nothing_and_can_be_done_again(t):
-    process = t.home.start("sandbox", "pull", t.box, f"127.0.0.1:{t.port}/slow/app:1")
-    from harness import wait_for
+    process = t.home.start("sandbox", "pull", t.box, image(t, "slow"))
     wait_for(lambda: any("/slow/" in line and "blobs" in line for line in open(t.log)),
              "the pull to be at its layers")
     process.kill()
     process.wait()
     process.stdout.close()
     process.stderr.close()
-    equal(pull(t, "ok").code, 0, "the next pull")
-    wait_for(lambda: leftovers(t) == [f for f in t.before if not f.endswith(".sqfs")],
+    equal(pull_afresh(t, "ok").code, 0, "the next pull")
+    wait_for(lambda: t.home.plain_files("images") == t.before,
              "leftovers of the killed pull to be gone", 10)
