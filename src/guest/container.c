@@ -37,6 +37,14 @@ static _Noreturn void fail(const struct err *e)
 	_exit(1);
 }
 
+/* From here on the kernel may kill it for lack of memory, as all of the container. */
+static int allow_oom_kill(void)
+{
+	cleanup_fd int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd_write_all(fd, "0", 1);
+}
+
 /* 0 to 2 and the report pipe, and nothing else of the agent's. */
 static int take_descriptors(const struct container *c)
 {
@@ -88,6 +96,11 @@ static _Noreturn void init_main(const struct container *c)
 	r = take_descriptors(c);
 	if (r < 0) {
 		(void)err_errno(&e, -r, "descriptors");
+		fail(&e);
+	}
+	r = allow_oom_kill();
+	if (r < 0) {
+		(void)err_errno(&e, -r, "oom_score_adj");
 		fail(&e);
 	}
 	/* A cgroup namespace's root is where its maker is: in the run's group by now. */

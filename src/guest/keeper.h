@@ -37,13 +37,15 @@ struct keeper {
 	pid_t pid; /* 0: none */
 	char spares[KEEPER_SPARES][KEEPER_NAME_SIZE];
 	size_t spares_len;
+	unsigned owed;	     /* TAKEN messages to be sent */
 	uint32_t generation; /* of keeper processes: part of the names */
 };
 
 void keeper_init(struct keeper *k, struct loop *loop);
 /* Starts the process; runs_fd and trash_fd are the folders of the disk. */
 int keeper_start(struct keeper *k, int runs_fd, int trash_fd, struct err *e) must_check;
-/* Takes in what became READY. */
+/* Takes in what became READY; asks for more when few are left. (Not at once when one is taken: the
+ * keeper's work would compete with the start of the run.) */
 void keeper_step(struct keeper *k);
 /* A folder for a run: a spare one, or made now. */
 int keeper_take(
