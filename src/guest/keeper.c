@@ -37,14 +37,14 @@ static int make_upper(int dirfd)
 	return 0;
 }
 
-static int make_folder(int runs_fd, const char *name)
+int keeper_make_folder(int dirfd, const char *name)
 {
-	if (mkdirat(runs_fd, name, 0700) < 0)
+	if (mkdirat(dirfd, name, 0700) < 0)
 		return -errno;
-	cleanup_fd int dirfd = openat(runs_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (dirfd < 0 || mkdirat(dirfd, "work", 0755) < 0 || mkdirat(dirfd, "upper", 0755) < 0)
+	cleanup_fd int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || mkdirat(fd, "work", 0755) < 0 || mkdirat(fd, "upper", 0755) < 0)
 		return -errno;
-	cleanup_fd int upper = openat(dirfd, "upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	cleanup_fd int upper = openat(fd, "upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	return upper < 0 ? -errno : make_upper(upper);
 }
 
@@ -55,7 +55,7 @@ static void make_spare(uint32_t generation)
 	struct keeper_message m = {.op = KEEPER_READY};
 
 	(void)snprintf(m.name, sizeof(m.name), "k%u-%lu", generation, ++counter);
-	int r = make_folder(RUNS_FD, m.name);
+	int r = keeper_make_folder(RUNS_FD, m.name);
 	if (r == 0)
 		(void)!send(CHANNEL_FD, &m, sizeof(m), MSG_NOSIGNAL);
 	else
@@ -184,7 +184,7 @@ int keeper_take(struct keeper *k, int runs_fd, char ret[static KEEPER_NAME_SIZE]
 		return 0;
 	}
 	(void)snprintf(ret, KEEPER_NAME_SIZE, "a%lu", ++counter);
-	int r = make_folder(runs_fd, ret);
+	int r = keeper_make_folder(runs_fd, ret);
 	if (r < 0) {
 		tell(k, KEEPER_REMOVE, ret);
 		return err_errno(e, -r, "make the run's folder");

@@ -51,6 +51,8 @@ void keeper_step(struct keeper *k);
 int keeper_take(
 	struct keeper *k, int runs_fd, char ret[static KEEPER_NAME_SIZE], struct err *e) must_check;
 void keeper_remove(struct keeper *k, const char *name);
+/* What the keeper makes: dirfd/NAME with upper and work. */
+int keeper_make_folder(int dirfd, const char *name) must_check;
 /* True when this was the keeper's pid; it has to be started again. */
 bool keeper_reaped(struct keeper *k, pid_t pid);
 void keeper_kill(struct keeper *k);
