@@ -109,11 +109,13 @@ int boot_filesystems(struct err *e)
 
 int boot_settings(struct err *e)
 {
+	/* The hard limits are what containers get; they cannot raise them again. */
 	struct rlimit files = {.rlim_cur = 4096, .rlim_max = 1048576};
+	struct rlimit processes = {.rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY};
 	cleanup_fd int dirfd = open("/proc/sys", O_PATH | O_DIRECTORY | O_CLOEXEC);
 
-	if (setrlimit(RLIMIT_NOFILE, &files) < 0)
-		return err_errno(e, errno, "limit of open files");
+	if (setrlimit(RLIMIT_NOFILE, &files) < 0 || setrlimit(RLIMIT_NPROC, &processes) < 0)
+		return err_errno(e, errno, "limits");
 	for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
 		const char *value = settings[i].value;
 		cleanup_fd int fd = openat(dirfd, settings[i].name, O_WRONLY | O_CLOEXEC);

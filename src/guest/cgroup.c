@@ -87,7 +87,8 @@ int cgroup_boot(struct cgroups *c, struct err *e)
 
 static int set_limits(int fd, const struct cgroup_limits *limits)
 {
-	int r = put_number(fd, "pids.max", limits->pids ? limits->pids : CGROUP_PIDS_DEFAULT);
+	uint64_t pids = limits->pids ? limits->pids : CGROUP_PIDS_DEFAULT;
+	int r = put_number(fd, "pids.max", pids + 1);
 
 	if (r == 0)
 		r = put(fd, "memory.oom.group", "1");

@@ -16,6 +16,8 @@
 #include <stdint.h>
 
 #define CGROUP_PIDS_DEFAULT 4096u
+/* docker's minimum: with less, not even the setting up of a container would fit. */
+#define CGROUP_MEMORY_MIN (6u << 20)
 
 struct cgroups {
 	int runs_fd; /* the folder runs */
@@ -26,7 +28,7 @@ int cgroup_boot(struct cgroups *c, struct err *e) must_check;
 
 struct cgroup_limits {
 	uint64_t memory_bytes; /* 0: none */
-	uint32_t pids;	       /* 0: CGROUP_PIDS_DEFAULT */
+	uint32_t pids;	       /* of the container, init not counted; 0: CGROUP_PIDS_DEFAULT */
 };
 /* Makes runs/ID; returns its folder's descriptor. */
 int cgroup_create(struct cgroups *c, const char *id, const struct cgroup_limits *limits,

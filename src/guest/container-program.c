@@ -10,7 +10,6 @@
  */
 #include "container.h"
 
-#include "../base/fd.h"
 #include "../base/strv.h"
 #include "user.h"
 
@@ -86,14 +85,8 @@ static int set_limits(struct err *e)
 		struct rlimit value;
 	} limits[] = {
 		{RLIMIT_NOFILE, {1024, 1048576}},
-		{RLIMIT_NPROC, {RLIM_INFINITY, RLIM_INFINITY}},
 		{RLIMIT_CORE, {0, RLIM_INFINITY}},
 	};
-	cleanup_fd int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-	int r = fd < 0 ? -errno : fd_write_all(fd, "0", 1);
-
-	if (r < 0)
-		return err_errno(e, -r, "oom_score_adj");
 	for (size_t i = 0; i < sizeof(limits) / sizeof(*limits); i++)
 		if (setrlimit(limits[i].what, &limits[i].value) < 0)
 			return err_errno(e, errno, "limits");

@@ -37,6 +37,14 @@ static _Noreturn void fail(const struct err *e)
 	_exit(1);
 }
 
+/* From here on the kernel may kill it for lack of memory, as all of the container. */
+static int allow_oom_kill(void)
+{
+	cleanup_fd int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd_write_all(fd, "0", 1);
+}
+
 /* 0 to 2 and the report pipe, and nothing else of the agent's. */
 static int take_descriptors(const struct container *c)
 {
@@ -76,31 +84,36 @@ static _Noreturn void reap_until(pid_t program)
 	}
 }
 
-static _Noreturn void init_main(const struct container *c)
+/* All up to the program: every stage, in order. */
+static struct program *init_prepare(const struct container *c, struct err *e)
 {
-	static struct agent_reply exec_error;
-	struct program *program;
-	struct err e;
 	int workspace, r;
 
 	(void)prctl(PR_SET_DUMPABLE, 0);
 	(void)prctl(PR_SET_NAME, "init");
 	r = take_descriptors(c);
-	if (r < 0) {
-		(void)err_errno(&e, -r, "descriptors");
-		fail(&e);
-	}
+	if (r == 0)
+		r = allow_oom_kill();
 	/* A cgroup namespace's root is where its maker is: in the run's group by now. */
-	if (unshare(CLONE_NEWCGROUP) < 0) {
-		(void)err_errno(&e, errno, "cgroup namespace");
-		fail(&e);
+	if (r == 0 && unshare(CLONE_NEWCGROUP) < 0)
+		r = -errno;
+	if (r < 0) {
+		(void)err_errno(e, -r, "first process of the container");
+		return NULL;
 	}
-	if (container_enter_root(c, &workspace, &e) < 0 || container_mount(c, workspace, &e) < 0)
-		fail(&e);
-	program = program_prepare(c, &e);
+	if (container_enter_root(c, &workspace, e) < 0 || container_mount(c, workspace, e) < 0)
+		return NULL;
+	return program_prepare(c, e);
+}
+
+static _Noreturn void init_main(const struct container *c)
+{
+	static struct agent_reply exec_error;
+	struct err e;
+	struct program *program = init_prepare(c, &e);
+
 	if (!program)
 		fail(&e);
-
 	/* The child borrows this memory until it has executed the program or has ended. */
 	pid_t pid = vfork();
 	if (pid == 0) {

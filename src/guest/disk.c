@@ -16,6 +16,11 @@
 #include <unistd.h>
 
 #define DEVICE "/dev/vda"
+/* The file system's reserved blocks are for nobody's uid, so for CAP_SYS_RESOURCE only: containers
+ * have it not (the overlay gives it up by itself), and a full disk does not keep the next run from
+ * starting (and removing something).
+ */
+#define MOUNT_OPTIONS "discard,resuid=4294967294"
 
 void disk_init(struct disk *d)
 {
@@ -60,7 +65,7 @@ int disk_mount(struct disk *d, struct err *e)
 
 	if (r < 0)
 		return r;
-	if (mount(DEVICE, PATH_DISK, "ext4", MS_NOATIME, "discard") < 0)
+	if (mount(DEVICE, PATH_DISK, "ext4", MS_NOATIME, MOUNT_OPTIONS) < 0)
 		return err_errno(e, errno, "mount the sandbox's disk");
 	r = make_layout(d, e);
 	if (r < 0)

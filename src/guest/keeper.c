@@ -37,14 +37,14 @@ static int make_upper(int dirfd)
 	return 0;
 }
 
-static int make_folder(int runs_fd, const char *name)
+int keeper_make_folder(int dirfd, const char *name)
 {
-	if (mkdirat(runs_fd, name, 0700) < 0)
+	if (mkdirat(dirfd, name, 0700) < 0)
 		return -errno;
-	cleanup_fd int dirfd = openat(runs_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (dirfd < 0 || mkdirat(dirfd, "work", 0755) < 0 || mkdirat(dirfd, "upper", 0755) < 0)
+	cleanup_fd int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || mkdirat(fd, "work", 0755) < 0 || mkdirat(fd, "upper", 0755) < 0)
 		return -errno;
-	cleanup_fd int upper = openat(dirfd, "upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	cleanup_fd int upper = openat(fd, "upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	return upper < 0 ? -errno : make_upper(upper);
 }
 
@@ -55,7 +55,7 @@ static void make_spare(uint32_t generation)
 	struct keeper_message m = {.op = KEEPER_READY};
 
 	(void)snprintf(m.name, sizeof(m.name), "k%u-%lu", generation, ++counter);
-	int r = make_folder(RUNS_FD, m.name);
+	int r = keeper_make_folder(RUNS_FD, m.name);
 	if (r == 0)
 		(void)!send(CHANNEL_FD, &m, sizeof(m), MSG_NOSIGNAL);
 	else
@@ -135,7 +135,25 @@ int keeper_start(struct keeper *k, int runs_fd, int trash_fd, struct err *e)
 		return err_errno(e, -r, "start the keeper");
 	}
 	k->pid = pid;
+	k->owed = 0;
 	return loop_watch(k->loop, &k->socket, pair[0], WATCH_READ, e);
+}
+
+/* A full channel means that the keeper is far behind: it loses a message, which costs a spare, or
+ * disk space until the next start. */
+static void tell(struct keeper *k, enum keeper_op op, const char *name)
+{
+	struct keeper_message m = {.op = op};
+
+	(void)snprintf(m.name, sizeof(m.name), "%s", name);
+	if (k->socket.fd >= 0 && send(k->socket.fd, &m, sizeof(m), MSG_NOSIGNAL) < 0)
+		log_warn("tell the keeper: %s", strerror(errno));
+}
+
+static void ask_for_spares(struct keeper *k)
+{
+	for (; k->owed > 0; k->owed--)
+		tell(k, KEEPER_TAKEN, "");
 }
 
 void keeper_step(struct keeper *k)
@@ -152,17 +170,8 @@ void keeper_step(struct keeper *k)
 		else
 			k->socket.readable = false;
 	}
-}
-
-/* A full channel means that the keeper is far behind: it loses a message, which costs a spare, or
- * disk space until the next start. */
-static void tell(struct keeper *k, enum keeper_op op, const char *name)
-{
-	struct keeper_message m = {.op = op};
-
-	(void)snprintf(m.name, sizeof(m.name), "%s", name);
-	if (k->socket.fd >= 0 && send(k->socket.fd, &m, sizeof(m), MSG_NOSIGNAL) < 0)
-		log_warn("tell the keeper: %s", strerror(errno));
+	if (k->spares_len < KEEPER_SPARES / 2)
+		ask_for_spares(k);
 }
 
 int keeper_take(struct keeper *k, int runs_fd, char ret[static KEEPER_NAME_SIZE], struct err *e)
@@ -171,11 +180,11 @@ int keeper_take(struct keeper *k, int runs_fd, char ret[static KEEPER_NAME_SIZE]
 
 	if (k->spares_len > 0) {
 		memcpy(ret, k->spares[--k->spares_len], KEEPER_NAME_SIZE);
-		tell(k, KEEPER_TAKEN, ret);
+		k->owed++;
 		return 0;
 	}
 	(void)snprintf(ret, KEEPER_NAME_SIZE, "a%lu", ++counter);
-	int r = make_folder(runs_fd, ret);
+	int r = keeper_make_folder(runs_fd, ret);
 	if (r < 0) {
 		tell(k, KEEPER_REMOVE, ret);
 		return err_errno(e, -r, "make the run's folder");
@@ -186,6 +195,7 @@ int keeper_take(struct keeper *k, int runs_fd, char ret[static KEEPER_NAME_SIZE]
 void keeper_remove(struct keeper *k, const char *name)
 {
 	tell(k, KEEPER_REMOVE, name);
+	ask_for_spares(k);
 }
 
 bool keeper_reaped(struct keeper *k, pid_t pid)

@@ -37,18 +37,22 @@ struct keeper {
 	pid_t pid; /* 0: none */
 	char spares[KEEPER_SPARES][KEEPER_NAME_SIZE];
 	size_t spares_len;
+	unsigned owed;	     /* TAKEN messages to be sent */
 	uint32_t generation; /* of keeper processes: part of the names */
 };
 
 void keeper_init(struct keeper *k, struct loop *loop);
 /* Starts the process; runs_fd and trash_fd are the folders of the disk. */
 int keeper_start(struct keeper *k, int runs_fd, int trash_fd, struct err *e) must_check;
-/* Takes in what became READY. */
+/* Takes in what became READY; asks for more when few are left. (Not at once when one is taken: the
+ * keeper's work would compete with the start of the run.) */
 void keeper_step(struct keeper *k);
 /* A folder for a run: a spare one, or made now. */
 int keeper_take(
 	struct keeper *k, int runs_fd, char ret[static KEEPER_NAME_SIZE], struct err *e) must_check;
 void keeper_remove(struct keeper *k, const char *name);
+/* What the keeper makes: dirfd/NAME with upper and work. */
+int keeper_make_folder(int dirfd, const char *name) must_check;
 /* True when this was the keeper's pid; it has to be started again. */
 bool keeper_reaped(struct keeper *k, pid_t pid);
 void keeper_kill(struct keeper *k);

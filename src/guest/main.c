@@ -5,6 +5,7 @@
 #include "agent.h"
 #include "boot.h"
 #include "modules.h"
+#include "rehearsal.h"
 #include "uevent.h"
 
 #include <stdlib.h>
@@ -25,6 +26,8 @@ static int boot(struct err *e)
 		(r = agent_init(&agent, uevent_fd, e)) < 0 ||
 		(r = dns_init(&agent.dns, &agent.loop, e)) < 0 || (r = boot_settings(e)) < 0)
 		return r;
+	if ((r = rehearse(&agent.cgroups, e)) < 0)
+		return r;
 	/* The template then carries these pages, and none has to be fetched later. */
 	(void)mlockall(MCL_CURRENT);
 	return agent_open_ports(&agent, e);
@@ -38,7 +41,7 @@ int main(void)
 	if (getpid() != 1) {
 		static const char text[] = "kosa8-agent is the first process of a kosa8 guest\n";
 		(void)!write(STDERR_FILENO, text, sizeof(text) - 1);
-		return 2;
+		return REHEARSAL_EXIT;
 	}
 	if (boot(&e) < 0) {
 		log_warn("boot: %s", e.what);

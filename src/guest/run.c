@@ -109,6 +109,9 @@ static int check(struct runs *rs, const struct agent_run *m, struct err *e)
 {
 	if (!is_id(m->id))
 		return err_set(e, ERR_INVALID, EINVAL, "not the id of a run");
+	if (m->memory_bytes > 0 && m->memory_bytes < CGROUP_MEMORY_MIN)
+		return err_set(e, ERR_INVALID, EINVAL,
+			"the memory limit is below the minimum of %u MB", CGROUP_MEMORY_MIN >> 20);
 	if (strlen(m->hostname) > 64)
 		return err_set(e, ERR_INVALID, EINVAL, "the hostname has more than 64 bytes");
 	for (size_t i = 0; i < RUNS_MAX; i++)
@@ -159,13 +162,29 @@ static void force(struct run *r, enum agent_end how)
 /* To the program itself, by a descriptor that init holds: it can be no other process. */
 static void signal_program(const struct run *r, int signal)
 {
-	if (r->state != RUN_RUNNING || r->init <= 0 || signal <= 0 || signal > 64)
+	if (r->state != RUN_RUNNING || r->init <= 0)
 		return;
 	cleanup_fd int init = (int)syscall(SYS_pidfd_open, r->init, 0);
 	cleanup_fd int program =
 		init < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, init, r->program_pidfd, 0);
 	if (program >= 0)
 		(void)syscall(SYS_pidfd_send_signal, program, signal, NULL, 0);
+}
+
+static void on_signal(struct run *r, int signal)
+{
+	if (r->state == RUN_STARTING)
+		r->pending_signals |= 1ull << (signal - 1);
+	else
+		signal_program(r, signal);
+}
+
+static void deliver_pending(struct run *r)
+{
+	for (int signal = 1; r->pending_signals && signal <= 64; signal++)
+		if (r->pending_signals & 1ull << (signal - 1))
+			signal_program(r, signal);
+	r->pending_signals = 0;
 }
 
 void runs_frame(struct runs *rs, const struct frame *f)
@@ -179,8 +198,8 @@ void runs_frame(struct runs *rs, const struct frame *f)
 	switch (f->type) {
 	case AGENT_SIGNAL: {
 		uint32_t signal = cursor_u32(&c);
-		if (cursor_done(&c))
-			signal_program(r, (int)signal);
+		if (cursor_done(&c) && signal >= 1 && signal <= 64)
+			on_signal(r, (int)signal);
 		return;
 	}
 	case AGENT_KILL:
@@ -232,6 +251,7 @@ static void on_report(struct runs *rs, struct run *r, struct container_report *m
 		r->program_pidfd = m->value;
 		if (!r->orphan)
 			mux_send(rs->mux, AGENT_RUN_STARTED, r->stream, NULL, 0);
+		deliver_pending(r);
 		return;
 	case CONTAINER_ENDED:
 		if (r->state != RUN_RUNNING)
@@ -400,7 +420,7 @@ void runs_orphan_all(struct runs *rs)
 void runs_signal_all(struct runs *rs, int signal)
 {
 	for (size_t i = 0; i < RUNS_MAX; i++)
-		signal_program(&rs->run[i], signal);
+		on_signal(&rs->run[i], signal);
 }
 
 void runs_kill_all(struct runs *rs)
