@@ -72,9 +72,11 @@ class Run:
 
 
 class Guest:
-    """One VM, cold-booted. Everything it starts ends with close()."""
+    """One VM, cold-booted, or restored from the file `state` with the RAM file `ram` as it is.
+    Everything it starts ends with close()."""
 
-    def __init__(self, assets, disk, images=(), memory=512, cpus=2, log=None, extra=()):
+    def __init__(self, assets, disk, images=(), memory=512, cpus=2, log=None, ram=None,
+                 state=None):
         mux, mux_qemu = socket.socketpair()
         res, res_qemu = socket.socketpair()
         qmp, qmp_qemu = socket.socketpair()
@@ -103,7 +105,14 @@ class Guest:
         for lun, path in images:
             argv += ['-blockdev', f'driver=raw,node-name=img{lun},read-only=on,file.driver=file,file.filename={path},file.read-only=on',
                      '-device', f'scsi-hd,bus=scsi0.0,lun={lun},drive=img{lun},id=dimg{lun}']
-        argv += ['-append', append, *extra]
+        argv += ['-append', append]
+        if ram:
+            argv[2] += ',memory-backend=ram'
+            argv += ['-global', 'migration.send-configuration=off', '-object',
+                     f'memory-backend-file,id=ram,size={memory}M,mem-path={ram},'
+                     f'share={"off" if state else "on"}']
+        if state:
+            argv += ['-incoming', 'defer']
         fds = [s.fileno() for s in (mux_qemu, res_qemu, qmp_qemu)]
         self.started_at = time.monotonic()
         self.process = subprocess.Popen(argv, pass_fds=fds, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
@@ -113,6 +122,16 @@ class Guest:
         json.loads(self.qmp_file.readline())
         self.qmp_events = []
         self.qmp('qmp_capabilities')
+        if state:
+            self.qmp('migrate-incoming', uri=f'exec:cat {state}')
+            while self.qmp('query-status')['status'] == 'inmigrate':
+                time.sleep(0.002)
+            self.qmp('cont')
+
+    def save(self, state):
+        """Stops the VM and writes its device state; the RAM is in its file."""
+        self.qmp('stop')
+        self.qmp('xen-save-devices-state', filename=state, live=True)
 
     def close(self):
         if self.process.poll() is None:
