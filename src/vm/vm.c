@@ -239,7 +239,11 @@ int vm_pause(struct vm *vm, struct err *e)
 
 	if (r < 0 || vm->state == VM_PAUSED)
 		return r;
-	chain_sync(&vm->chain); /* so that the flush in "stop" has little left to do */
+	/* Both take time that the guest need not stand still for: a running job, and what the flush
+	 * in "stop" would write. */
+	if ((r = vm_end_merge(vm, e)) < 0)
+		return r;
+	chain_sync(&vm->chain);
 	if ((r = qmp_call(vm->qemu.qmp, "stop", NULL, QMP_FD_NONE, NULL, e)) < 0)
 		return r;
 	vm->state = VM_PAUSED;

@@ -230,24 +230,35 @@ void guest_release(struct guest *g)
 	buf_release(&g->in);
 }
 
-const char *guest_ask(struct guest *g, const char *command)
+bool guest_send(struct guest *g, const char *command)
+{
+	cleanup_buf struct buf out = {0};
+
+	buf_init(&out, 4096);
+	frame_put(&out, AGENT_PING, ++g->next, g->epoch, command, strlen(command));
+	return g->vm && write(vm_mux_fd(g->vm), out.data, out.len) == (ssize_t)out.len;
+}
+
+const char *guest_answer(struct guest *g)
 {
 	static char answer[AGENT_TEXT_MAX];
-	cleanup_buf struct buf out = {0}, payload = {0};
+	cleanup_buf struct buf payload = {0};
 	struct agent_reply reply;
 	struct cursor c;
 
 	answer[0] = '\0';
-	buf_init(&out, 4096);
 	buf_init(&payload, FRAME_PAYLOAD_MAX);
-	frame_put(&out, AGENT_PING, ++g->next, g->epoch, command, strlen(command));
-	if (!g->vm || write(vm_mux_fd(g->vm), out.data, out.len) != (ssize_t)out.len ||
-		!next_frame(g, AGENT_REPLY, g->next, &payload))
+	if (!g->vm || !next_frame(g, AGENT_REPLY, g->next, &payload))
 		return answer;
 	cursor_init(&c, payload.data, payload.len);
 	if (agent_reply_decode(&c, &reply) == 0)
 		(void)snprintf(answer, sizeof(answer), "%s", reply.text);
 	return answer;
+}
+
+const char *guest_ask(struct guest *g, const char *command)
+{
+	return guest_send(g, command) ? guest_answer(g) : "";
 }
 
 bool guest_becomes(struct guest *g, const char *command, const char *want)

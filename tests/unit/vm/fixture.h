@@ -38,7 +38,10 @@ struct guest {
 bool guest_start(struct guest *g, struct fixture *f, const struct template *t, const char *layers,
 	int pages_fd, int device_fd, uint32_t epoch);
 void guest_release(struct guest *g);
-/* The answer to a command; valid until the next. "" when there is none. */
+/* Sends a command; the answer to the last one sent, valid until the next, "" when there is none; or
+ * both. */
+bool guest_send(struct guest *g, const char *command);
+const char *guest_answer(struct guest *g);
 const char *guest_ask(struct guest *g, const char *command);
 /* Asks until the answer is `want`, or is no longer `value`; at most 5 s. */
 bool guest_becomes(struct guest *g, const char *command, const char *want);

@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -393,6 +394,61 @@ static void merging(void)
 	drop(&c2);
 }
 
+/* A checkpoint does not wait for a merge: it ends it. */
+static void merging_and_checkpoint(void)
+{
+	struct guest g;
+	struct checkpoint c1, c2;
+
+	OK(fresh(&g, "j1"), "a VM");
+	(void)guest_ask(&g, "mount");
+	EQ_STR(guest_ask(&g, "fill 64"), "filled", "64 MB on its disk");
+	OK(take(&g, &c1, "j1", "j2"), "a checkpoint");
+	EQ_STR(guest_ask(&g, "write one 1"), "written", "a file");
+	EQ_INT(vm_merge(g.vm, "j2", &f.e), 0, "a merge begins");
+	OK(vm_merge(g.vm, "j2", &f.e) < 0 && f.e.kind == ERR_WRONG_STATE, "and no second one");
+	OK(take(&g, &c2, "j2", "j3"), "a checkpoint meanwhile");
+	enum vm_event event = vm_events(g.vm);
+	OK(event == VM_EVENT_MERGED || event == VM_EVENT_MERGE_FAILED, "the merge has ended");
+	EQ_INT(vm_events(g.vm), VM_EVENT_NONE, "once");
+	EQ_STR(guest_ask(&g, "read one"), "1", "the disk is whole");
+	guest_release(&g);
+	OK(new_layer("j4") && restore(&g, &c2, event == VM_EVENT_MERGED ? "j2 j4" : "j1 j2 j4"),
+		"the checkpoint");
+	EQ_STR(guest_ask(&g, "read one"), "1", "is whole");
+	guest_release(&g);
+	drop(&c1);
+	drop(&c2);
+}
+
+/* The host's disk is full while the guest writes: it stops, and goes on when there is space. */
+static void host_disk_full(void)
+{
+	struct guest g;
+	int layers = f.layers;
+	char path[128];
+
+	(void)snprintf(path, sizeof(path), "%s/small", f.path);
+	if (mkdirat(f.dirfd, "small", 0700) < 0 ||
+		mount("none", path, "tmpfs", MS_NODEV | MS_NOSUID, "size=8m") < 0) {
+		printf("ok %d # SKIP only root can make a small file system\n", ++tap_count);
+		return;
+	}
+	f.layers = openat(f.dirfd, "small", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	OK(fresh(&g, "v1"), "a VM with its disk on a small file system");
+	EQ_STR(guest_ask(&g, "mount"), "mounted", "its disk");
+	OK(guest_send(&g, "fill 24"), "it writes more than fits");
+	OK(waits_for(g.vm, VM_EVENT_IO_ERROR), "which is reported");
+	EQ_INT(mount("none", path, "tmpfs", MS_REMOUNT | MS_NODEV | MS_NOSUID, "size=64m"), 0,
+		"there is space again");
+	EQ_INT(vm_run(g.vm, &f.e), 0, "it may go on");
+	EQ_STR(guest_answer(&g), "filled", "and loses nothing");
+	guest_release(&g);
+	(void)fd_close(f.layers);
+	f.layers = layers;
+	EQ_INT(umount2(path, MNT_DETACH), 0, "cleaned up");
+}
+
 static void damaged_state(void)
 {
 	struct guest g;
@@ -436,6 +492,8 @@ int main(int argc, char **argv)
 	states();
 	full_disk();
 	merging();
+	merging_and_checkpoint();
+	host_disk_full();
 	damaged_state();
 	(void)fd_close(template_device);
 	template_release(&t);
