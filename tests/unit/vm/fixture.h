@@ -21,8 +21,8 @@ struct fixture {
 	int log_fd;
 };
 
-/* argv: the folder with vmlinuz and initramfs, the mini-agent. When the assets are not there: exits
- * with 77 (skipped) and says so, or with 1 when KOSA8_TEST_ALL is set. */
+/* argv: the folder with vmlinuz and initramfs (KOSA8_ASSETS overrides it), the mini-agent. When the
+ * assets are not there, the program ends: skipped, or failed when CI is set in the environment. */
 void fixture_init(struct fixture *f, int argc, char **argv);
 void fixture_release(struct fixture *f);
 /* A new empty file, open for both. */
