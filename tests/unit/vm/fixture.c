@@ -190,8 +190,8 @@ static bool resume(struct guest *g)
 	       find_nonce(g, r.nonce) && next_frame(g, AGENT_RESUMED, 0, NULL);
 }
 
-bool guest_start(struct guest *g, struct fixture *f, const struct template *t, const char *layers,
-	int pages_fd, int device_fd, uint32_t epoch)
+bool guest_start(struct guest *g, struct fixture *f, const struct vm_template *t,
+	const char *layers, int pages_fd, int device_fd, uint32_t epoch)
 {
 	char ids[256], *save, *id;
 	const char *list[16];

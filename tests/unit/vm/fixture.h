@@ -35,8 +35,8 @@ struct guest {
 };
 /* Starts a VM on these layers ("a b c") and this state (pages_fd -1: the template's), runs it, and
  * brings its agent to a new epoch. */
-bool guest_start(struct guest *g, struct fixture *f, const struct template *t, const char *layers,
-	int pages_fd, int device_fd, uint32_t epoch);
+bool guest_start(struct guest *g, struct fixture *f, const struct vm_template *t,
+	const char *layers, int pages_fd, int device_fd, uint32_t epoch);
 void guest_release(struct guest *g);
 /* Sends a command; the answer to the last one sent, valid until the next, "" when there is none; or
  * both. */
