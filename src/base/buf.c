@@ -25,7 +25,8 @@ void buf_reset(struct buf *b)
 
 void *buf_extend(struct buf *b, size_t len)
 {
-	if (b->failed || len > b->max - b->len) {
+	/* The spare byte below must not overflow, whatever the maximum. */
+	if (b->failed || len > b->max - b->len || len >= SIZE_MAX - b->len) {
 		b->failed = true;
 		return NULL;
 	}

@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -107,16 +106,36 @@ int dir_open(int dirfd, const char *name, bool create, mode_t mode)
 	return fd < 0 ? -errno : fd;
 }
 
+int lock_take(int fd, bool wait)
+{
+	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+	while (fcntl(fd, wait ? F_OFD_SETLKW : F_OFD_SETLK, &whole) < 0)
+		if (errno != EINTR)
+			return errno == EACCES ? -EWOULDBLOCK : -errno;
+	return 0;
+}
+
 int lock_open(int dirfd, const char *name, bool wait)
 {
 	cleanup_fd int fd = openat(dirfd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 
 	if (fd < 0)
 		return -errno;
-	while (flock(fd, LOCK_EX | (wait ? 0 : LOCK_NB)) < 0)
-		if (errno != EINTR)
-			return -errno;
-	return fd_take(&fd);
+	int r = lock_take(fd, wait);
+	return r < 0 ? r : fd_take(&fd);
+}
+
+int lock_test(int dirfd, const char *name)
+{
+	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	cleanup_fd int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	if (fd < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (fcntl(fd, F_OFD_GETLK, &whole) < 0)
+		return -errno;
+	return whole.l_type != F_UNLCK;
 }
 
 int file_free_bytes(int fd, uint64_t *ret)

@@ -6,6 +6,7 @@
 
 #include "buf.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -21,9 +22,13 @@ int file_remove_tree(int dirfd, const char *name) must_check;
 /* Makes the folder if it is missing and opens it (O_DIRECTORY). */
 int dir_open(int dirfd, const char *name, bool create, mode_t mode) must_check;
 int dir_sync(int dirfd) must_check;
-/* Exclusive flock(2); wait=false gives -EWOULDBLOCK when it is held. The lock goes with the open
- * file description: a child that inherits the descriptor holds it too. Returns the descriptor. */
-int lock_open(int dirfd, const char *name, bool wait) must_check;
+/* Exclusive locks on whole files (fcntl(2), open file description locks): a lock goes with the open
+ * file description, so a child that inherits the descriptor holds it too, and it ends with the last
+ * copy of the descriptor. wait=false gives -EWOULDBLOCK when somebody else holds it. */
+int lock_open(int dirfd, const char *name, bool wait) must_check; /* makes the file; returns it */
+int lock_take(int fd, bool wait) must_check;			  /* of a file opened for writing */
+/* Whether somebody holds it, without taking it: 1 or 0 (also when the file is missing). */
+int lock_test(int dirfd, const char *name) must_check;
 /* Free bytes for an ordinary user on the file system of this descriptor. */
 int file_free_bytes(int fd, uint64_t *ret) must_check;
 

@@ -2,6 +2,7 @@
 #include "json.h"
 
 #include "strv.h"
+#include "text.h"
 
 #include <string.h>
 
@@ -10,9 +11,13 @@ int json_parse_object(const void *data, size_t len, const char *what, json_t **r
 	json_error_t je;
 	json_t *j = json_loadb(data, len, JSON_REJECT_DUPLICATES, &je);
 
-	if (!j)
-		return err_set(e, ERR_PROTOCOL, 0, "%s is not valid JSON (line %d: %.100s)", what,
-			je.line, je.text);
+	if (!j) {
+		/* The text quotes the source, control bytes and all. */
+		char safe[128];
+		text_escape(je.text, safe, sizeof(safe));
+		return err_set(e, ERR_PROTOCOL, 0, "%s is not valid JSON (line %d: %s)", what,
+			je.line, safe);
+	}
 	if (!json_is_object(j)) {
 		json_decref(j);
 		return err_set(e, ERR_PROTOCOL, 0, "%s is not a JSON object", what);
@@ -26,6 +31,11 @@ static int wrong(struct err *e, const char *key, const char *expected)
 	return err_set(e, ERR_PROTOCOL, 0, "\"%s\" must be %s", key, expected);
 }
 
+static bool has_nul(const json_t *v)
+{
+	return memchr(json_string_value(v), '\0', json_string_length(v)) != NULL;
+}
+
 static const json_t *present(const json_t *o, const char *key)
 {
 	const json_t *v = json_object_get(o, key);
@@ -37,7 +47,7 @@ int json_get_str(const json_t *o, const char *key, size_t max, const char **ret,
 {
 	const json_t *v = present(o, key);
 
-	if (!json_is_string(v))
+	if (!json_is_string(v) || has_nul(v))
 		return wrong(e, key, "a string");
 	if (json_string_length(v) > max)
 		return err_set(e, ERR_LIMIT, 0, "\"%s\" is longer than %zu bytes", key, max);
@@ -125,7 +135,7 @@ int json_get_strv_or_empty(const json_t *o, const char *key, size_t max_items, s
 			return r;
 	}
 	json_array_foreach (array, i, item) {
-		if (!json_is_string(item))
+		if (!json_is_string(item) || has_nul(item))
 			return wrong(e, key, "an array of strings");
 		total += json_string_length(item) + 1;
 		if (total > max_bytes)

@@ -140,33 +140,61 @@ int spawn_wait(pid_t pid)
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* Collects output until the child closes it; -ETIMEDOUT at the deadline. */
-static int collect(int fd, struct buf *out, int64_t deadline_ms)
+/* Reads once; what is over out's maximum is dropped. The count, 0 at the end. */
+static ssize_t read_some(int fd, struct buf *out)
 {
 	char chunk[4096];
+	ssize_t got;
+
+	do
+		got = read(fd, chunk, sizeof(chunk));
+	while (got < 0 && errno == EINTR);
+	if (got < 0)
+		return -errno;
+	if (out && !buf_failed(out)) {
+		size_t room = out->max - out->len;
+		buf_put(out, chunk, (size_t)got < room ? (size_t)got : room);
+	}
+	return got;
+}
+
+/* Collects output until the child has ended and what it wrote is read; -ETIMEDOUT at the deadline.
+ * A grandchild may hold the pipe for longer: of what comes after the child's end, no more is read
+ * than a pipe holds (pipe(7)). */
+static int collect(int fd, int pidfd, struct buf *out, int64_t deadline_ms)
+{
+	size_t left = 65536;
+	bool more = true;
 
 	for (;;) {
-		struct pollfd p = {.fd = fd, .events = POLLIN};
-		int n = poll(&p, 1, clock_left_ms(deadline_ms));
+		struct pollfd p[2] = {
+			{.fd = pidfd, .events = POLLIN}, {.fd = more ? fd : -1, .events = POLLIN}};
+		int left_ms = clock_left_ms(deadline_ms);
+		int n = left_ms == 0 ? 0 : poll(p, 2, left_ms);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
 			return -errno;
 		if (n == 0)
 			return -ETIMEDOUT;
-		ssize_t got = read(fd, chunk, sizeof(chunk));
-		if (got < 0 && errno == EINTR)
+		if (!p[1].revents)
+			return 0;
+		ssize_t got = read_some(fd, out);
+		if (got < 0)
+			return (int)got;
+		more = got > 0;
+		if (!p[0].revents)
 			continue;
-		if (got <= 0)
-			return got < 0 ? -errno : 0;
-		if (out && out->len + (size_t)got <= out->max)
-			buf_put(out, chunk, (size_t)got);
+		if ((size_t)got >= left)
+			return 0;
+		left -= (size_t)got;
 	}
 }
 
 int spawn_run(char *const *argv, struct buf *out, long long deadline_ms, struct err *e)
 {
 	int pipefd[2];
+	cleanup_fd int pidfd = -1;
 	pid_t pid;
 
 	if (pipe2(pipefd, O_CLOEXEC) < 0)
@@ -175,13 +203,13 @@ int spawn_run(char *const *argv, struct buf *out, long long deadline_ms, struct 
 		.fds = {-1, pipefd[1], pipefd[1]},
 		.fds_len = 3,
 		.die_with_parent = true};
-	int r = spawn_start(&s, &pid, NULL, e);
+	int r = spawn_start(&s, &pid, &pidfd, e);
 	(void)fd_close(pipefd[1]);
 	if (r < 0) {
 		(void)fd_close(pipefd[0]);
 		return r;
 	}
-	r = collect(pipefd[0], out, deadline_ms);
+	r = collect(pipefd[0], pidfd, out, deadline_ms);
 	(void)fd_close(pipefd[0]);
 	if (r < 0)
 		(void)kill(pid, SIGKILL);

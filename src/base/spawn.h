@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#define SPAWN_FDS_MAX 96
+#define SPAWN_FDS_MAX 140
 
 struct spawn {
 	char *const *argv; /* argv[0] is a path, or found in PATH */

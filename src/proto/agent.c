@@ -65,7 +65,7 @@ static char **get_strv(struct cursor *c)
 
 void agent_resume_encode(const struct agent_resume *r, unsigned char ret[static AGENT_RESUME_SIZE])
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 
 	buf_init(&b, AGENT_RESUME_SIZE);
 	buf_put_u32(&b, RESUME_MAGIC);

@@ -7,16 +7,20 @@
  *    "prev":HASH,"hash":HASH}
  *
  * hash = SHA-256 over the record's canonical form (compact, keys sorted) without "hash"; prev is
- * the hash of the record before (64 zeros for the first). Every action is two records: "begin"
- * before it is performed (if that cannot be written the action is refused) and "end" with the
- * result ("of" names the begin). An action whose end is missing was cut off by a crash.
+ * the hash of the record before (64 zeros for the first). The line is that canonical form with
+ * ,"hash":HASH put before the last brace, so it is checked over its bytes. Every action is two
+ * records: "begin" before it is performed (if that cannot be written the action is refused) and
+ * "end" with the result ("of" names the begin). An action whose end is missing was cut off by a
+ * crash. Members that do not apply are left out.
  *
  * The head {"count","hash","key","sig"} (Ed25519, RFC 8032, over "kosa8-audit-v1\n<count>\n<hash>")
- * is in audit/head, replaced after each append; the key pair is in audit/key (0600, PEM). Count,
+ * is in audit/head, rewritten after each append; the key pair is in audit/key (0600, PEM). Count,
  * hash and public key are also kept in the catalog. Order under the lock audit/lock: log,
- * fdatasync, head, catalog. So after a crash the log may be one record ahead of the head and the
- * head one ahead of the catalog; the next append seals that and says so in a "recovered" record.
- * Anything else is damage.
+ * fdatasync, head, catalog. So after a crash the log may be one record ahead of the head, or end
+ * in a torn line; the next append seals that and says so in a record of its own: action
+ * "recovered", phase "end", of 0, detail {"sealed":SEQ} or {"torn_bytes":N}. Anything else is
+ * damage. Damage is not repaired: the chain goes on from the last count that was signed, and the
+ * gap stays; without such a count (forged head, other key) nothing more is recorded: ERR_CORRUPT.
  */
 #ifndef KOSA8_STORE_AUDIT_H
 #define KOSA8_STORE_AUDIT_H
@@ -70,8 +74,8 @@ int audit_read(const struct home *h, uint64_t from_seq, int (*cb)(const json_t *
 
 enum audit_damage {
 	AUDIT_OK,
-	AUDIT_CHANGED,	/* a record's bytes do not give its hash */
-	AUDIT_DROPPED,	/* a sequence number is missing, or a line is not a record */
+	AUDIT_CHANGED,	/* a record's bytes do not give its hash, or it is another record */
+	AUDIT_DROPPED,	/* a sequence number is missing, or a line that is no record is between */
 	AUDIT_SWAPPED,	/* records out of order */
 	AUDIT_CUT,	/* fewer records than the head counts */
 	AUDIT_OLD_COPY, /* log and head agree with each other, but the catalog saw more */
@@ -85,7 +89,7 @@ const char *audit_damage_name(enum audit_damage d);
 struct audit_report {
 	enum audit_damage damage;
 	uint64_t count;	    /* records that hold */
-	uint64_t first_bad; /* sequence number; 0 when damage is AUDIT_OK */
+	uint64_t first_bad; /* sequence number; 0 for AUDIT_OK, AUDIT_BAD_HEAD, AUDIT_BAD_KEY */
 	uint64_t line;	    /* of the log, 1-based; 0 when it is not about a line */
 	char head_hash[65];
 	char text[256]; /* for people: what is wrong */

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The catalog: what exists. SQLite in WAL mode, used by clients and supervisors at once (busy
- * timeout 10 s); each function is one transaction. Times are clock_wall_ns(). Strings in rows are
- * owned by the row; release functions accept zeroed rows. The schema's version is in user_version:
- * another one is refused with both versions named.
+ * timeout 10 s); each function is one transaction, durable when it returns (but for
+ * catalog_sandbox_set_state() and catalog_audit_mark(): with the next one). Times are
+ * clock_wall_ns(). Strings in rows are owned by the row; release functions accept zeroed rows. The
+ * schema's version is in user_version: another one is refused with both versions named.
  */
 #ifndef KOSA8_STORE_CATALOG_H
 #define KOSA8_STORE_CATALOG_H
 
 #include "home.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define CATALOG_ID_SIZE 17 /* 16 hex digits and NUL: sandboxes, layers, checkpoints */
@@ -50,9 +52,11 @@ struct sandbox_rows {
 };
 void sandbox_rows_release(struct sandbox_rows *s);
 
-/* ERR_EXISTS when the name is taken. Fills in id; state is SANDBOX_CREATING. */
+/* ERR_EXISTS when the name is taken. Fills in id; state is SANDBOX_CREATING. The sandbox's folder
+ * is made too, and its lock is held when the row becomes visible (*ret_lock_fd, for the supervisor
+ * to inherit), so no sweep takes the sandbox for a leftover. */
 int catalog_sandbox_add(struct catalog *c, const char *name, const char *spec,
-	struct sandbox_row *ret, struct err *e) must_check;
+	struct sandbox_row *ret, int *ret_lock_fd, struct err *e) must_check;
 /* By name. ERR_NOT_FOUND with the nearest name as the hint. */
 int catalog_sandbox_find(
 	struct catalog *c, const char *name, struct sandbox_row *ret, struct err *e) must_check;
@@ -61,6 +65,8 @@ int catalog_sandbox_get(
 	struct catalog *c, const char *id, struct sandbox_row *ret, struct err *e) must_check;
 /* All, by name. */
 int catalog_sandbox_list(struct catalog *c, struct sandbox_rows *ret, struct err *e) must_check;
+/* crash: the reason, for SANDBOX_CRASHED; else NULL. Hold the sandbox's lock before setting
+ * SANDBOX_REMOVING, else a sweep by another client may get there first. */
 int catalog_sandbox_set_state(struct catalog *c, const char *id, enum sandbox_state state,
 	const char *crash, struct err *e) must_check;
 /* Allots epoch + 1 for a VM that is about to be restored. */
@@ -69,7 +75,9 @@ int catalog_sandbox_next_epoch(
 /* The rows of the sandbox, its layers, checkpoints and image uses. Not its folder. */
 int catalog_sandbox_delete(struct catalog *c, const char *id, struct err *e) must_check;
 /* Finishes what a crash left half done: CREATING and REMOVING rows whose lock is free go, with
- * their folders; folders under sandboxes/ that no row names go. Clients call it once at start. */
+ * their folders; folders under sandboxes/ that no row names go. Clients call it once at start;
+ * cheap when there is nothing to do. After an error (of the first thing that could not be swept)
+ * the catalog can be used all the same. */
 int catalog_sweep(struct catalog *c, const struct home *h, struct err *e) must_check;
 
 /* ---- disk layers and checkpoints ---- */
@@ -107,12 +115,11 @@ void checkpoint_rows_release(struct checkpoint_rows *r);
 /* ERR_EXISTS when the sandbox has a checkpoint of that label. */
 int catalog_label_check(
 	struct catalog *c, const char *sandbox, const char *label, struct err *e) must_check;
-/* One transaction: the checkpoint's row, its frozen layer (the sandbox's current one), and
- * new_layer on top of it as the sandbox's current layer; sandbox.checkpoint = r->id. The row's
- * layer and parent are taken from the sandbox. */
+/* The checkpoint's row (all members as given; parent and layer too); sandbox.checkpoint = r->id.
+ * Its layer was frozen by catalog_layer_push() before. */
 int catalog_checkpoint_add(struct catalog *c, const char *sandbox, const struct checkpoint_row *r,
-	const char *new_layer, struct err *e) must_check;
-/* Only the layer change of a checkpoint that froze the disk but failed afterwards. */
+	struct err *e) must_check;
+/* A checkpoint froze the sandbox's current layer: new_layer on top of it is the current one. */
 int catalog_layer_push(
 	struct catalog *c, const char *sandbox, const char *new_layer, struct err *e) must_check;
 /* The first layer of a new sandbox, and SANDBOX_RUNNING, in one transaction. */

@@ -7,11 +7,11 @@
  * else /proc/PID/pagemap bits 63, 62, 61 (Linux Documentation/admin-guide/mm/pagemap.rst).
  *
  * The file, little-endian:
- *   header   char[8] "k8pages1", u64 ram_bytes, u64 runs, u64 data_pages
- *   runs     runs x { u64 page index in RAM, u32 pages, u32 kind: 0 data, 1 zero }, ascending,
- *            not overlapping
- *   padding  to a multiple of 4096
- *   data     data_pages x 4096 bytes, in the order of the runs
+ *   header   char[8] "k8pages1", u64 ram_bytes, u64 runs, u64 data_pages, u64 data_offset
+ *   runs     at 64: runs x { u64 page index in RAM, u32 pages, u32 kind: 0 data, 1 zero },
+ *            ascending, not overlapping
+ *   data     at data_offset (a multiple of 4096 behind the runs, the gap is a hole): data_pages x
+ *            4096 bytes, in the order of the runs; the end of the file
  */
 #ifndef KOSA8_VM_PAGES_H
 #define KOSA8_VM_PAGES_H
@@ -28,6 +28,8 @@ struct pages_info {
 
 /* Of the paused process pid, whose RAM is the mapping of the file ram_fd. */
 int pages_save(pid_t pid, int ram_fd, int out_fd, struct pages_info *ret, struct err *e) must_check;
+/* Whether the file is whole and fits a VM with that much RAM: ERR_CORRUPT. */
+int pages_check(int in_fd, uint64_t ram_bytes, struct err *e) must_check;
 /* Into a process that has not run yet. Everything in the file is checked before the first write:
  * ERR_CORRUPT. */
 int pages_load(int in_fd, pid_t pid, int ram_fd, struct err *e) must_check;

@@ -10,11 +10,18 @@
  *     device      the device state
  *     disk.raw    an empty ext4 file system, sparse; the bottom of every layer chain. Not mounted
  *                 when the template is saved.
- *     meta.json   configuration, QEMU version, ..., identity (inode, size, mtime, ctime) of ram and
- *                 disk: a template whose files were touched is not used but made anew
+ *     meta.json   configuration, QEMU version, ..., hash and identity (inode, size, mtime, ctime)
+ *                 of the three files. Files with another identity are hashed: the same content
+ *                 (a restored backup) is taken as it is, else the template is not used but made
+ *                 anew
  *
  * KEY = the first 16 hex digits of SHA-256 over all that decides whether a saved state fits: guest
- * assets, CPUs, memory, disk, accelerator, CPU model, machine, QEMU version, format version.
+ * assets, CPU model, QEMU version and the whole command line (CPUs, memory, machine, ...).
+ *
+ * A template that had to be made anew has the same key but other RAM: what was saved over the old
+ * one cannot be loaded over it. So a checkpoint keeps ram_id, a sandbox disk_id (of the disk.raw
+ * below its layers), and their users compare. disk.raw comes out the same each time it is made by
+ * the same mke2fs.
  */
 #ifndef KOSA8_VM_TEMPLATE_H
 #define KOSA8_VM_TEMPLATE_H
@@ -32,9 +39,14 @@ struct vm_config {
 	uint32_t disk_gb;
 };
 
+/* The first digits of the hash of ram and of disk.raw. */
+#define TEMPLATE_ID_SIZE 17
+
 struct template
 {
 	char key[TEMPLATE_KEY_SIZE];
+	char ram_id[TEMPLATE_ID_SIZE];
+	char disk_id[TEMPLATE_ID_SIZE];
 	struct vm_config config;
 	int dirfd;
 };

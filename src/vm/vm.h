@@ -57,6 +57,8 @@ void vm_freep(struct vm **vm);
 /* pages_fd -1: the template's own RAM. The VM is then paused, ready for vm_run(). */
 int vm_load(struct vm *vm, int pages_fd, int device_fd, struct err *e) must_check;
 int vm_run(struct vm *vm, struct err *e) must_check;
+/* Ends a merge that is under way (VM_EVENT_MERGE_FAILED: to be asked for again), and writes the
+ * host's cache of the disk out before the guest stands still. */
 int vm_pause(struct vm *vm, struct err *e) must_check;
 
 struct vm_capture {
@@ -75,7 +77,7 @@ int vm_capture(struct vm *vm, int pages_fd, int device_fd, const char *new_layer
 int vm_attach(struct vm *vm, const struct vm_image *image, struct err *e) must_check;
 
 /* Merges the layer below `child` into child (a block job of the running VM), when both are in its
- * chain. Done is reported through vm_events() as VM_EVENT_MERGED. */
+ * chain; one at a time. Done is reported through vm_events() as VM_EVENT_MERGED. */
 int vm_merge(struct vm *vm, const char *child, struct err *e) must_check;
 
 /* The host's ends of the ports (non-blocking stream sockets) and a descriptor that is readable when
@@ -85,7 +87,8 @@ int vm_resume_fd(const struct vm *vm);
 int vm_pidfd(const struct vm *vm);
 pid_t vm_pid(const struct vm *vm);
 
-/* The QMP descriptor (readable: call vm_events()), and what was heard since the last call. */
+/* The QMP descriptor, and what was heard, oldest first: call vm_events() until VM_EVENT_NONE when
+ * the descriptor is readable and after every other call (which may have read events). */
 int vm_qmp_fd(const struct vm *vm);
 enum vm_event {
 	VM_EVENT_NONE,

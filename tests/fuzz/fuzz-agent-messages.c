@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	cleanup_buf struct buf b;
+	cleanup_buf struct buf b = {0};
 	struct cursor c;
 	bool same = true;
 

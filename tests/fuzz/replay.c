@@ -23,7 +23,7 @@ int main(int argc, char **argv)
 	}
 	struct dirent *de;
 	while ((de = readdir(d))) {
-		cleanup_buf struct buf b;
+		cleanup_buf struct buf b = {0};
 		buf_init(&b, 1 << 20);
 		if (de->d_name[0] == '.')
 			continue;

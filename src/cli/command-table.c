@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "command-table.h"
+
+#include "commands.h"
+
+#include "../base/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define JSON                                                     \
+	{                                                        \
+		"json", 0, FLAG_SWITCH, NULL, "print JSON", NULL \
+	}
+#define QUIET                                                             \
+	{                                                                 \
+		"quiet", 'q', FLAG_SWITCH, NULL, "show no progress", NULL \
+	}
+#define INTERACTIVE                                                                      \
+	{                                                                                \
+		"interactive", 'i', FLAG_SWITCH, NULL, "forward stdin and its end", NULL \
+	}
+#define TTY                                                                                 \
+	{                                                                                   \
+		"tty", 't', FLAG_SWITCH, NULL, "give it a terminal", "a terminal for a run" \
+	}
+#define ENV                                                                                      \
+	{                                                                                        \
+		"env", 'e', FLAG_LIST, "K=V", "set a variable; K alone takes it from here", NULL \
+	}
+#define WORKDIR                                                                 \
+	{                                                                       \
+		"workdir", 'w', FLAG_VALUE, "DIR", "start in this folder", NULL \
+	}
+#define USER                                                                      \
+	{                                                                         \
+		"user", 'u', FLAG_VALUE, "USER[:GROUP]", "run as this user", NULL \
+	}
+#define TIMEOUT                                                       \
+	{                                                             \
+		"timeout", 0, FLAG_VALUE, "DURATION",                 \
+			"end it and all it started after this time: " \
+			"10s, 1m30s, 500ms",                          \
+			NULL                                          \
+	}
+#define FOLLOW                                                                  \
+	{                                                                       \
+		"follow", 'f', FLAG_SWITCH, NULL, "go on with what comes", NULL \
+	}
+#define END                                            \
+	{                                              \
+		NULL, 0, FLAG_SWITCH, NULL, NULL, NULL \
+	}
+
+static const struct flag no_flags[] = {END};
+static const struct flag json_flags[] = {JSON, END};
+static const struct flag quiet_flags[] = {QUIET, END};
+static const struct flag follow_flags[] = {FOLLOW, END};
+
+static const struct flag create_flags[] = {
+	{"egress", 0, FLAG_VALUE, "deny|any|fakenet", "what may leave the sandbox (deny)", NULL},
+	{"egress-allow", 0, FLAG_LIST, "HOST[:PORT,...]",
+		"open these hosts only; *.HOST for names "
+		"below",
+		NULL},
+	{"cpus", 0, FLAG_VALUE, "N", "virtual CPUs (2)", NULL},
+	{"memory", 0, FLAG_VALUE, "MB", "memory in MB (2048)", NULL},
+	{"disk", 0, FLAG_VALUE, "GB", "disk in GB, taken only as it fills (16)", NULL},
+	{"env", 'e', FLAG_LIST, "K=V", "a variable for every run", NULL},
+	{"mount", 0, FLAG_LIST, "HOST:GUEST[:ro|:rw|:cow]", "share a host folder",
+		"sharing host folders"},
+	{"publish", 'p', FLAG_LIST, "[IP:]PORT:PORT", "reach a port of the sandbox from the host",
+		"publishing ports"},
+	{"ttl", 0, FLAG_VALUE, "DURATION", "remove the sandbox after this time",
+		"an end of life for sandboxes"},
+	END};
+
+static const struct flag rm_flags[] = {
+	{"force", 'f', FLAG_SWITCH, NULL, "end a running sandbox first", NULL}, END};
+
+static const struct flag run_flags[] = {INTERACTIVE, TTY,
+	{"detach", 'd', FLAG_SWITCH, NULL, "leave it running and print its id", "detached runs"},
+	ENV, WORKDIR, USER, {"name", 0, FLAG_VALUE, "NAME", "name the container", NULL}, TIMEOUT,
+	{"entrypoint", 0, FLAG_VALUE, "CMD", "instead of the image's entrypoint; '' for none",
+		NULL},
+	{"memory", 0, FLAG_VALUE, "MB", "memory limit of this run in MB", NULL},
+	{"pids", 0, FLAG_VALUE, "N", "process limit of this run", NULL}, QUIET, END};
+
+static const struct flag exec_flags[] = {INTERACTIVE, TTY, ENV, WORKDIR, USER, TIMEOUT, END};
+
+static const struct flag kill_flags[] = {
+	{"signal", 's', FLAG_VALUE, "SIG", "the signal (KILL)", NULL}, END};
+
+static const struct flag checkpoint_flags[] = {
+	{"label", 0, FLAG_VALUE, "LABEL", "a name for it, one per sandbox", NULL}, JSON, END};
+
+static const struct flag rewind_flags[] = {
+	{"to", 0, FLAG_VALUE, "ID|LABEL", "the checkpoint (the newest)", NULL},
+	{"yes", 'y', FLAG_SWITCH, NULL, "do not ask", NULL}, END};
+
+static const struct flag fork_flags[] = {
+	{"count", 'n', FLAG_VALUE, "N", "how many copies (1)", NULL},
+	{"from", 0, FLAG_VALUE, "ID|LABEL", "the checkpoint (a new one)", NULL},
+	{"name", 0, FLAG_VALUE, "PREFIX", "how the copies' names begin", NULL}, END};
+
+static const struct flag explore_flags[] = {
+	{"count", 'n', FLAG_VALUE, "N", "how many attempts", NULL},
+	{"score", 0, FLAG_VALUE, "CMD", "rates each attempt", NULL},
+	{"keep", 0, FLAG_VALUE, "best|all", "which sandboxes stay", NULL}, END};
+
+static const struct flag save_flags[] = {
+	{"output", 'o', FLAG_VALUE, "FILE", "where to write", NULL}, END};
+
+static const struct flag audit_ls_flags[] = {FOLLOW,
+	{"sandbox", 0, FLAG_VALUE, "NAME", "only this sandbox's actions", NULL},
+	{"since", 0, FLAG_VALUE, "T", "not before this time (2026-01-31T12:00:00Z) or age (1h)",
+		NULL},
+	JSON, END};
+
+#define SANDBOX                                 \
+	{                                       \
+		COMPLETE_SANDBOX, COMPLETE_NONE \
+	}
+#define SANDBOX_AND_IMAGE                        \
+	{                                        \
+		COMPLETE_SANDBOX, COMPLETE_IMAGE \
+	}
+#define IMAGE                                  \
+	{                                      \
+		COMPLETE_IMAGE, COMPLETE_IMAGE \
+	}
+#define ONE_FILE                             \
+	{                                    \
+		COMPLETE_FILE, COMPLETE_NONE \
+	}
+#define NOTHING                              \
+	{                                    \
+		COMPLETE_NONE, COMPLETE_NONE \
+	}
+
+const struct command command_table[] = {
+	{"sandbox", "create", "NAME", 1, 1, 0, NOTHING, create_flags, "make a sandbox and start it",
+		"Prints the sandbox's name. The first one of a size boots a template, later ones "
+		"are copies of it. Without an egress flag nothing leaves the sandbox.",
+		NULL, 1, cmd_sandbox_create},
+	{"sandbox", "ls", "", 0, 0, 0, NOTHING, json_flags, "list the sandboxes", NULL, NULL, 1,
+		cmd_sandbox_ls},
+	{"sandbox", "inspect", "NAME", 1, 1, 0, SANDBOX, json_flags, "show all about a sandbox",
+		NULL, NULL, 1, cmd_sandbox_inspect},
+	{"sandbox", "start", "NAME", 1, 1, 0, SANDBOX, no_flags,
+		"start a stopped or crashed sandbox",
+		"Its disk is as it was; its processes and memory are not: `kosa8 rewind` brings "
+		"those back.",
+		NULL, 1, cmd_sandbox_start},
+	{"sandbox", "stop", "NAME", 1, 1, 0, SANDBOX, no_flags, "power a sandbox down",
+		"Ends what runs in it and keeps its disk and its checkpoints.", NULL, 1,
+		cmd_sandbox_stop},
+	{"sandbox", "rm", "NAME...", 1, OPERANDS_ANY, 0, SANDBOX, rm_flags,
+		"remove sandboxes with their disks and checkpoints", NULL, NULL, 1, cmd_sandbox_rm},
+	{"sandbox", "pull", "NAME IMAGE", 2, 2, 0, SANDBOX_AND_IMAGE, quiet_flags,
+		"fetch an image on the host and attach it to a sandbox",
+		"Prints the image's digest. The sandbox needs no network for it.", NULL, 1,
+		cmd_sandbox_pull},
+	{"sandbox", "images", "NAME", 1, 1, 0, SANDBOX, json_flags, "list a sandbox's images", NULL,
+		NULL, 1, cmd_sandbox_images},
+	{"sandbox", "run", "NAME IMAGE [CMD...]", 2, OPERANDS_ANY, 2, SANDBOX_AND_IMAGE, run_flags,
+		"run a command in a new container",
+		"What follows IMAGE belongs to the command. An image that is not there yet is "
+		"pulled. The exit status is the command's own; 124 after --timeout, 125 when kosa8 "
+		"itself failed, 126 when the command cannot be executed, 127 when it is not found, "
+		"128+N when signal N ended it. When kosa8 is ended, so is all that the run "
+		"started.",
+		NULL, 125, cmd_sandbox_run},
+	{"sandbox", "exec", "NAME CONTAINER CMD...", 3, OPERANDS_ANY, 2, SANDBOX, exec_flags,
+		"run a command in a container that runs", NULL, "exec", 125, NULL},
+	{"sandbox", "ps", "NAME", 1, 1, 0, SANDBOX, json_flags, "list the containers that run",
+		NULL, "listing containers", 1, NULL},
+	{"sandbox", "logs", "NAME CONTAINER", 2, 2, 0, SANDBOX, follow_flags,
+		"show what a detached container wrote", NULL, "logs of containers", 1, NULL},
+	{"sandbox", "kill", "NAME CONTAINER", 2, 2, 0, SANDBOX, kill_flags,
+		"send a signal to a container", NULL, "signals to containers", 1, NULL},
+	{"sandbox", "wait", "NAME CONTAINER", 2, 2, 0, SANDBOX, no_flags,
+		"wait for a container's end", NULL, "waiting for containers", 125, NULL},
+	{"sandbox", "cp", "SRC DST", 2, 2, 0, NOTHING, no_flags,
+		"copy files into or out of a sandbox",
+		"One of the two is NAME:PATH or NAME/CONTAINER:PATH; - is a tar stream.",
+		"copying files", 1, NULL},
+	{"sandbox", "egress", "NAME [allow HOST | deny HOST | log]", 1, 3, 0, SANDBOX, follow_flags,
+		"show or change what may leave a sandbox", NULL, "changing the egress policy", 1,
+		NULL},
+	{"checkpoint", NULL, "NAME", 1, 1, 0, SANDBOX, checkpoint_flags,
+		"save memory, processes and disk of a sandbox", "Prints the checkpoint's id.", NULL,
+		1, cmd_checkpoint_create},
+	{"checkpoint", "ls", "NAME", 1, 1, 0, SANDBOX, json_flags, "list a sandbox's checkpoints",
+		"The one that the current state descends from is marked with *.", NULL, 1,
+		cmd_checkpoint_ls},
+	{"checkpoint", "rm", "NAME ID|LABEL", 2, 2, 0, SANDBOX, no_flags, "remove a checkpoint",
+		"The others stay. Disk space that they share is freed while the sandbox runs, or "
+		"at its next start.",
+		NULL, 1, cmd_checkpoint_rm},
+	{"checkpoint", "diff", "NAME A [B]", 2, 3, 0, SANDBOX, json_flags,
+		"show which files differ between checkpoints", NULL, "comparing checkpoints", 1,
+		NULL},
+	{"rewind", NULL, "NAME", 1, 1, 0, SANDBOX, rewind_flags,
+		"bring a sandbox back to a checkpoint",
+		"Memory, processes and disk are as they were; what came after is gone. Asks on a "
+		"terminal; elsewhere --yes is needed. A stopped sandbox is started by it.",
+		NULL, 1, cmd_rewind},
+	{"fork", NULL, "NAME", 1, 1, 0, SANDBOX, fork_flags, "make running copies of a sandbox",
+		NULL, "forking sandboxes", 1, NULL},
+	{"explore", NULL, "NAME -- CMD...", 2, OPERANDS_ANY, 0, SANDBOX, explore_flags,
+		"try a command in copies of a sandbox", NULL, "exploring", 1, NULL},
+	{"image", "ls", "", 0, 0, 0, NOTHING, json_flags, "list the images on this host", NULL,
+		NULL, 1, cmd_image_ls},
+	{"image", "rm", "IMAGE...", 1, OPERANDS_ANY, 0, IMAGE, no_flags, "remove images",
+		"Refused while a sandbox uses the image.", NULL, 1, cmd_image_rm},
+	{"image", "load", "FILE", 1, 1, 0, ONE_FILE, quiet_flags,
+		"add images from a docker-archive or oci-layout tar",
+		"Prints what was loaded, one a line. - is stdin.", NULL, 1, cmd_image_load},
+	{"image", "save", "IMAGE", 1, 1, 0, IMAGE, save_flags, "write an image to a tar", NULL,
+		"saving images", 1, NULL},
+	{"image", "import", "TAR NAME", 2, 2, 0, ONE_FILE, quiet_flags,
+		"make an image of a root file system's tar",
+		"Prints the image's digest. - is stdin.", NULL, 1, cmd_image_import},
+	{"image", "prune", "", 0, 0, 0, NOTHING, no_flags, "remove images that no sandbox uses",
+		NULL, "removing unused images", 1, NULL},
+	{"audit", "ls", "", 0, 0, 0, NOTHING, audit_ls_flags, "list what was done, and by whom",
+		"An action without an end was cut off, unless its command is still at work. With "
+		"--follow --json prints one object a line.",
+		NULL, 1, cmd_audit_ls},
+	{"audit", "verify", "", 0, 0, 0, NOTHING, json_flags, "check that the record is whole",
+		"Exit status 1, with the first bad record and the kind of damage, when it is not.",
+		NULL, 1, cmd_audit_verify},
+	{"audit", "export", "", 0, 0, 0, NOTHING, no_flags, "print the record with its signature",
+		"The log's JSON lines as they are, then the signed head.", NULL, 1,
+		cmd_audit_export},
+	{"doctor", NULL, "", 0, 0, 0, NOTHING, json_flags, "check that this host has all it needs",
+		"Exit status 1 when a check fails.", NULL, 1, cmd_doctor},
+	{"version", NULL, "", 0, 0, 0, NOTHING, json_flags, "show the versions", NULL, NULL, 1,
+		cmd_version},
+	{"system", "df", "", 0, 0, 0, NOTHING, json_flags, "show what takes disk space", NULL, NULL,
+		1, cmd_system_df},
+	{"system", "prune", "", 0, 0, 0, NOTHING, no_flags, "remove what is not used", NULL,
+		"removing what is not used", 1, NULL},
+	{0},
+};
+
+void command_title(const struct command *c, char ret[static COMMAND_TITLE_MAX])
+{
+	(void)snprintf(ret, COMMAND_TITLE_MAX, "%s%s%s", c->group, c->name ? " " : "",
+		c->name ? c->name : "");
+}
+
+bool command_group_exists(const char *word)
+{
+	for (const struct command *c = command_table; c->summary; c++)
+		if (strcmp(c->group, word) == 0)
+			return true;
+	return false;
+}
+
+static bool same(const char *a, const char *b)
+{
+	return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+const struct command *command_find(const char *first, const char *second)
+{
+	for (const struct command *c = command_table; c->summary; c++)
+		if (strcmp(c->group, first) == 0 && same(c->name, second))
+			return c;
+	return NULL;
+}
+
+/* How many edits still count as a slip for a word of this length. */
+static unsigned slips(const char *word)
+{
+	size_t len = strlen(word);
+
+	return len < 3 ? 1 : len < 7 ? 2 : 3;
+}
+
+/* How far what was typed is from a command; over its limit when it is not near. */
+static unsigned distance(const char *first, const char *second, const struct command *c)
+{
+	char typed[COMMAND_TITLE_MAX + 8], title[COMMAND_TITLE_MAX];
+	unsigned limit = slips(first), d = limit + 1, one;
+
+	command_title(c, title);
+	if (second) {
+		(void)snprintf(typed, sizeof(typed), "%s %s", first, second);
+		d = text_distance(typed, title, limit);
+	}
+	/* A second word may be an operand: of a command of one word, or of one whose group was
+	 * left out. */
+	if (!c->name || !command_group_exists(first)) {
+		one = text_distance(first, c->name ? c->name : c->group, limit);
+		d = one < d ? one : d;
+	}
+	return d;
+}
+
+const struct command *command_nearest(const char *first, const char *second)
+{
+	const struct command *best = NULL;
+	unsigned best_distance = slips(first) + 1;
+
+	for (const struct command *c = command_table; c->summary; c++) {
+		unsigned d = distance(first, second, c);
+		if (d < best_distance) {
+			best = c;
+			best_distance = d;
+		}
+	}
+	return best;
+}
+
+const struct flag *command_flag(const struct command *c, const char *name, size_t len, char letter)
+{
+	for (const struct flag *f = c->flags; f->name; f++) {
+		if (name && strlen(f->name) == len && memcmp(f->name, name, len) == 0)
+			return f;
+		if (letter && f->letter == letter)
+			return f;
+	}
+	return NULL;
+}
+
+const struct flag *command_any_flag(const char *name, size_t len, char letter)
+{
+	for (const struct command *c = command_table; c->summary; c++) {
+		const struct flag *f = command_flag(c, name, len, letter);
+		if (f)
+			return f;
+	}
+	return NULL;
+}
+
+const struct flag *command_nearest_flag(const struct command *c, const char *name)
+{
+	const struct flag *best = NULL;
+	unsigned best_distance = 99;
+
+	for (const struct flag *f = c->flags; f->name; f++) {
+		unsigned limit = slips(name), d = text_distance(name, f->name, limit);
+		if (d <= limit && d < best_distance) {
+			best = f;
+			best_distance = d;
+		}
+	}
+	return best;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The commands' functions, as command-table.h describes them; one cmd-*.c a command or group. */
+#ifndef KOSA8_CLI_COMMANDS_H
+#define KOSA8_CLI_COMMANDS_H
+
+#include "args.h"
+
+int cmd_sandbox_create(const struct args *a, struct err *e);
+int cmd_sandbox_ls(const struct args *a, struct err *e);
+int cmd_sandbox_inspect(const struct args *a, struct err *e);
+int cmd_sandbox_start(const struct args *a, struct err *e);
+int cmd_sandbox_stop(const struct args *a, struct err *e);
+int cmd_sandbox_rm(const struct args *a, struct err *e);
+int cmd_sandbox_pull(const struct args *a, struct err *e);
+int cmd_sandbox_images(const struct args *a, struct err *e);
+int cmd_sandbox_run(const struct args *a, struct err *e);
+int cmd_checkpoint_create(const struct args *a, struct err *e);
+int cmd_checkpoint_ls(const struct args *a, struct err *e);
+int cmd_checkpoint_rm(const struct args *a, struct err *e);
+int cmd_rewind(const struct args *a, struct err *e);
+int cmd_image_ls(const struct args *a, struct err *e);
+int cmd_image_rm(const struct args *a, struct err *e);
+int cmd_image_load(const struct args *a, struct err *e);
+int cmd_image_import(const struct args *a, struct err *e);
+int cmd_audit_ls(const struct args *a, struct err *e);
+int cmd_audit_verify(const struct args *a, struct err *e);
+int cmd_audit_export(const struct args *a, struct err *e);
+int cmd_doctor(const struct args *a, struct err *e);
+int cmd_version(const struct args *a, struct err *e);
+int cmd_system_df(const struct args *a, struct err *e);
+
+#endif

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent.h"
+
+#include "../base/clock.h"
+#include "../base/log.h"
+#include "../base/text.h"
+#include "boot.h"
+#include "port.h"
+#include "uevent.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PORT_WAIT_MS 10000
+#define FRAMES_A_STEP 64
+/* A RUN's clock corrects the guest's when it is off by more. */
+#define CLOCK_TOLERANCE_NS 500000000u
+
+int agent_init(struct agent *a, int uevent_fd, struct err *e)
+{
+	sigset_t mask;
+	int r;
+
+	mux_init(&a->mux);
+	resume_init(&a->resume);
+	disk_init(&a->disk);
+	a->runs = (struct runs){.loop = &a->loop,
+		.mux = &a->mux,
+		.cgroups = &a->cgroups,
+		.disk = &a->disk,
+		.keeper = &a->keeper};
+	runs_init(&a->runs);
+	keeper_init(&a->keeper, &a->loop);
+	if ((r = loop_init(&a->loop, e)) < 0 ||
+		(r = loop_watch(&a->loop, &a->uevents, uevent_fd, WATCH_READ, e)) < 0)
+		return r;
+	(void)sigemptyset(&mask);
+	(void)sigaddset(&mask, SIGCHLD);
+	(void)sigprocmask(SIG_BLOCK, &mask, NULL);
+	(void)signal(SIGPIPE, SIG_IGN);
+	int fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (fd < 0)
+		return err_errno(e, errno, "signalfd");
+	if ((r = loop_watch(&a->loop, &a->signals, fd, WATCH_READ, e)) < 0 ||
+		(r = cgroup_boot(&a->cgroups, e)) < 0 ||
+		(r = quiesce_init(&a->quiesce, &a->cgroups, &a->loop, e)) < 0)
+		return r;
+	return 0;
+}
+
+static void send_hello(struct agent *a)
+{
+	struct agent_hello hello = {.version = AGENT_PROTOCOL_VERSION};
+	cleanup_buf struct buf b = {0};
+	struct utsname u;
+
+	if (uname(&u) == 0)
+		(void)snprintf(hello.kernel, sizeof(hello.kernel), "%s", u.release);
+	buf_init(&b, 1024);
+	agent_hello_encode(&b, &hello);
+	mux_send_buf(&a->mux, AGENT_HELLO, 0, &b);
+}
+
+int agent_open_ports(struct agent *a, struct err *e)
+{
+	int64_t deadline = clock_mono_ms() + PORT_WAIT_MS;
+	int fd, r;
+
+	fd = port_open(AGENT_PORT_RESUME, a->uevents.fd, deadline, e);
+	if (fd < 0)
+		return fd;
+	r = loop_watch(&a->loop, &a->resume.port, fd, WATCH_READ, e);
+	if (r < 0)
+		return r;
+	fd = port_open(AGENT_PORT_MUX, a->uevents.fd, deadline, e);
+	if (fd < 0)
+		return fd;
+	r = loop_watch(&a->loop, &a->mux.port, fd, WATCH_READ | WATCH_WRITE, e);
+	if (r < 0)
+		return r;
+	send_hello(a);
+	return 0;
+}
+
+static void reply(struct agent *a, uint32_t stream, int status, const char *text)
+{
+	struct agent_reply m = {.status = (uint32_t)(status < 0 ? -status : status)};
+
+	(void)snprintf(m.text, sizeof(m.text), "%.*s", AGENT_TEXT_MAX - 1, text);
+	mux_reply(&a->mux, AGENT_REPLY, stream, &m);
+}
+
+/* Once with the disk; again only for another name, as a fork is given. */
+static void on_configure(struct agent *a, const struct frame *f)
+{
+	struct agent_configure m;
+	struct cursor c;
+	struct err e;
+
+	cursor_init(&c, f->payload, f->len);
+	if (agent_configure_decode(&c, &m) < 0)
+		return reply(a, f->stream, -EPROTO, "malformed CONFIGURE");
+	int r = a->configured ? 0 : disk_mount(&a->disk, &e);
+	if (r < 0)
+		return reply(a, f->stream, r, e.what);
+	(void)snprintf(a->runs.hostname, sizeof(a->runs.hostname), "%s", m.hostname);
+	text_hex(m.machine_id, sizeof(m.machine_id), a->runs.machine_id);
+	if (sethostname(m.hostname, strlen(m.hostname)) < 0)
+		log_warn("hostname: %s", strerror(errno));
+	a->configured = true;
+	reply(a, f->stream, 0, "");
+}
+
+static void on_attach(struct agent *a, const struct frame *f)
+{
+	struct agent_attach m;
+	struct cursor c;
+
+	cursor_init(&c, f->payload, f->len);
+	if (agent_attach_decode(&c, &m) < 0)
+		return reply(a, f->stream, -EPROTO, "malformed ATTACH_IMAGE");
+	int r = image_request(&a->images, f->stream, &m);
+	if (r == -EAGAIN)
+		reply(a, f->stream, r, "too many images are being attached");
+	else if (r < 0)
+		reply(a, f->stream, r, "not an image digest");
+}
+
+static void refuse_run(struct agent *a, uint32_t stream, int errnum, const char *text)
+{
+	struct agent_reply m = {.status = (uint32_t)errnum, .fail = AGENT_FAIL_SETUP};
+
+	(void)snprintf(m.text, sizeof(m.text), "%s", text);
+	mux_reply(&a->mux, AGENT_RUN_FAILED, stream, &m);
+}
+
+static void on_run(struct agent *a, const struct frame *f)
+{
+	struct agent_run m;
+	struct cursor c;
+
+	cursor_init(&c, f->payload, f->len);
+	if (agent_run_decode(&c, &m) < 0)
+		return refuse_run(a, f->stream, EPROTO, "malformed RUN");
+	if (a->stop.state != STOP_NONE)
+		refuse_run(a, f->stream, ESHUTDOWN, "the sandbox is shutting down");
+	else if (!a->configured)
+		refuse_run(a, f->stream, ENXIO, "the sandbox is not configured yet");
+	else if (!image_is_mounted(&a->images, m.image))
+		refuse_run(a, f->stream, ENOENT, "the image is not attached");
+	else {
+		resume_set_clock(m.wall_ns, CLOCK_TOLERANCE_NS);
+		runs_start(&a->runs, f->stream, &m);
+	}
+	agent_run_release(&m);
+}
+
+static void on_quiesce(struct agent *a, const struct frame *f)
+{
+	struct cursor c;
+
+	cursor_init(&c, f->payload, f->len);
+	uint32_t number = cursor_u32(&c);
+	if (cursor_done(&c))
+		quiesce_begin(&a->quiesce, number);
+}
+
+static void on_frame(struct agent *a, const struct frame *f)
+{
+	switch (f->type) {
+	case AGENT_CONFIGURE:
+		return on_configure(a, f);
+	case AGENT_ATTACH_IMAGE:
+		return on_attach(a, f);
+	case AGENT_RUN:
+		return on_run(a, f);
+	case AGENT_QUIESCE:
+		return on_quiesce(a, f);
+	case AGENT_SHUTDOWN:
+		return stop_begin(&a->stop, f->stream, &a->runs);
+	case AGENT_SIGNAL:
+	case AGENT_KILL:
+	case AGENT_STDIN:
+	case AGENT_STDIN_EOF:
+	case AGENT_WINDOW:
+		return runs_frame(&a->runs, f);
+	case AGENT_PING:
+		return reply(a, f->stream, 0, "");
+	default:
+		log_warn("a frame of unknown type %u was ignored", f->type);
+	}
+}
+
+/* Frames wait in the port while the agent stands still or its output is held back. */
+static int step_input(struct agent *a)
+{
+	struct frame f;
+	int taken = 0;
+
+	while (taken < FRAMES_A_STEP && quiesce_is_running(&a->quiesce) && mux_has_room(&a->mux)) {
+		int r = mux_next(&a->mux, &f);
+		if (r > 0) {
+			on_frame(a, &f);
+			taken++;
+		} else if (r < 0) {
+			log_warn("the mux lost its place: waiting for a new epoch");
+		} else if (!mux_fill(&a->mux)) {
+			break;
+		}
+	}
+	return taken;
+}
+
+static void on_resume(struct agent *a, const struct agent_resume *m)
+{
+	bool new_epoch = m->epoch != a->mux.epoch;
+
+	/* Before anything is thawed: no program may see the old clock or the old random state. */
+	resume_set_clock(m->wall_ns, 0);
+	resume_add_entropy(m->entropy);
+	if (new_epoch) {
+		mux_new_epoch(&a->mux, m->epoch, m->nonce);
+		mux_send(&a->mux, AGENT_RESUMED, 0, NULL, 0);
+		image_forget_requests(&a->images);
+		runs_orphan_all(&a->runs);
+	}
+	quiesce_resume(&a->quiesce, m->quiesce, new_epoch);
+}
+
+static int step_resume(struct agent *a)
+{
+	struct agent_resume m;
+	int n = 0;
+
+	while (resume_next(&a->resume, &m) > 0) {
+		on_resume(a, &m);
+		n++;
+	}
+	return n;
+}
+
+static void step_children(struct agent *a)
+{
+	struct signalfd_siginfo si;
+	pid_t pid;
+	int status;
+
+	if (!a->signals.readable)
+		return;
+	while (read(a->signals.fd, &si, sizeof(si)) > 0)
+		;
+	a->signals.readable = false;
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+		if (!keeper_reaped(&a->keeper, pid))
+			(void)runs_reaped(&a->runs, pid, status);
+}
+
+static void on_image_done(void *ctx, uint32_t stream, const struct agent_reply *m)
+{
+	struct agent *a = ctx;
+
+	mux_reply(&a->mux, AGENT_REPLY, stream, m);
+}
+
+static void step_images(struct agent *a)
+{
+	if (a->uevents.readable) {
+		a->uevents.readable = false;
+		a->images.news |= uevent_drain(a->uevents.fd);
+	}
+	image_step(&a->images, on_image_done, a);
+}
+
+static void step_keeper(struct agent *a)
+{
+	struct err e;
+
+	if (a->keeper.pid == 0 && a->disk.fd >= 0 && a->stop.state == STOP_NONE &&
+		keeper_start(&a->keeper, a->disk.runs_fd, a->disk.trash_fd, &e) < 0)
+		log_warn("%s", e.what);
+	keeper_step(&a->keeper);
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+	return a < 0 || (b >= 0 && b < a) ? b : a;
+}
+
+static int timeout_ms(const struct agent *a)
+{
+	if (a->quiesce.state == QUIESCE_STILL)
+		return -1;
+	if (a->quiesce.state == QUIESCE_FREEZING)
+		return clock_left_ms(a->quiesce.deadline_ms);
+	int64_t first = earlier(image_deadline_ms(&a->images), runs_deadline_ms(&a->runs));
+	return clock_left_ms(earlier(first, stop_deadline_ms(&a->stop)));
+}
+
+/* All that is done between two quiescences. */
+static int step_work(struct agent *a)
+{
+	int busy = 0;
+
+	step_images(a);
+	step_children(a);
+	busy |= runs_step(&a->runs);
+	(void)mux_flush(&a->mux);
+	runs_clean(&a->runs);
+	step_keeper(a);
+	busy |= dns_step(&a->dns);
+	stop_step(&a->stop, &a->runs, &a->disk, &a->keeper, &a->mux);
+	return busy;
+}
+
+void agent_serve(struct agent *a)
+{
+	for (;;) {
+		int busy = step_resume(a);
+
+		busy |= step_input(a);
+		if (quiesce_is_running(&a->quiesce))
+			busy |= step_work(a);
+		(void)mux_flush(&a->mux);
+		busy |= quiesce_step(&a->quiesce, &a->mux);
+		loop_wait(&a->loop, busy ? 0 : timeout_ms(a));
+	}
+}

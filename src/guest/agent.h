@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The agent after boot: one loop over the two ports, the runs, and what waits for the kernel.
+ * agent_step() does one bounded round of everything; it never blocks on a guest process.
+ */
+#ifndef KOSA8_GUEST_AGENT_H
+#define KOSA8_GUEST_AGENT_H
+
+#include "cgroup.h"
+#include "disk.h"
+#include "dns.h"
+#include "image.h"
+#include "loop.h"
+#include "mux.h"
+#include "quiesce.h"
+#include "resume.h"
+#include "run.h"
+#include "stop.h"
+
+/* Which frames are obeyed when; what comes too early or too late is refused with a clear text.
+ *
+ *   before CONFIGURE   CONFIGURE PING QUIESCE SHUTDOWN; ATTACH_IMAGE (needs no disk)
+ *   after              CONFIGURE (names only) ATTACH_IMAGE RUN PING QUIESCE SHUTDOWN, run frames
+ *   after SHUTDOWN     PING QUIESCE, run frames
+ *   standing still     none: frames wait in the port for the RESUME record
+ */
+struct agent {
+	bool configured;
+	struct loop loop;
+	struct watch uevents, signals;
+	struct mux mux;
+	struct resume resume;
+	struct cgroups cgroups;
+	struct quiesce quiesce;
+	struct disk disk;
+	struct images images;
+	struct keeper keeper;
+	struct runs runs;
+	struct dns dns;
+	struct stop stop;
+};
+
+int agent_init(struct agent *a, int uevent_fd, struct err *e) must_check;
+/* Opens the ports and sends HELLO. */
+int agent_open_ports(struct agent *a, struct err *e) must_check;
+/* Serves until the VM is to be switched off. */
+void agent_serve(struct agent *a);
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cgroup.h"
+
+#include "../base/fd.h"
+#include "../base/file.h"
+#include "../base/text.h"
+#include "devices.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#define ROOT "/sys/fs/cgroup"
+#define CONTROLLERS "+cpu +memory +pids"
+/* What the containers together leave to the agent and the kernel. */
+#define MEMORY_RESERVE (64ull << 20)
+#define THREADS_RESERVE 256u
+#define THREADS_MAX 16384u
+
+static int put(int dirfd, const char *name, const char *value)
+{
+	cleanup_fd int fd = openat(dirfd, name, O_WRONLY | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd_write_all(fd, value, strlen(value));
+}
+
+static int put_number(int dirfd, const char *name, uint64_t value)
+{
+	char text[32];
+
+	(void)snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+	return put(dirfd, name, text);
+}
+
+/* Limits of all runs together, from what this VM has. */
+static int limit_runs(int runs_fd)
+{
+	cleanup_buf struct buf text = {0};
+	struct sysinfo si;
+	uint64_t threads = THREADS_MAX;
+	int r;
+
+	buf_init(&text, 64);
+	if (sysinfo(&si) < 0)
+		return -errno;
+	uint64_t total = (uint64_t)si.totalram * si.mem_unit;
+	r = put_number(runs_fd, "memory.max",
+		total > 4 * MEMORY_RESERVE ? total - MEMORY_RESERVE : total / 4 * 3);
+	if (r < 0)
+		return r;
+	if (file_read(AT_FDCWD, "/proc/sys/kernel/threads-max", &text) == 0 && buf_cstr(&text)) {
+		unsigned long kernel = strtoul((char *)text.data, NULL, 10);
+		if (kernel > 2 * THREADS_RESERVE && kernel - THREADS_RESERVE < threads)
+			threads = kernel - THREADS_RESERVE;
+	}
+	return put_number(runs_fd, "pids.max", threads);
+}
+
+int cgroup_boot(struct cgroups *c, struct err *e)
+{
+	cleanup_fd int root = open(ROOT, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int r;
+
+	if (root < 0)
+		return err_errno(e, errno, ROOT);
+	cleanup_fd int agent = dir_open(root, "agent", true, 0755);
+	cleanup_fd int runs = dir_open(root, "runs", true, 0755);
+	if (agent < 0 || runs < 0)
+		return err_errno(e, agent < 0 ? -agent : -runs, "make control groups");
+	/* A group with processes in it cannot hand controllers to children: leave the root. */
+	if ((r = put(agent, "cgroup.procs", "0")) < 0 ||
+		(r = put(root, "cgroup.subtree_control", CONTROLLERS)) < 0 ||
+		(r = put(runs, "cgroup.subtree_control", CONTROLLERS)) < 0 ||
+		(r = put_number(agent, "cpu.weight", 1000)) < 0 || (r = limit_runs(runs)) < 0)
+		return err_errno(e, -r, "set up control groups");
+	r = devices_restrict(runs, e);
+	if (r < 0)
+		return r;
+	c->runs_fd = fd_take(&runs);
+	return 0;
+}
+
+static int set_limits(int fd, const struct cgroup_limits *limits)
+{
+	uint64_t pids = limits->pids ? limits->pids : CGROUP_PIDS_DEFAULT;
+	int r = put_number(fd, "pids.max", pids + 1);
+
+	if (r == 0)
+		r = put(fd, "memory.oom.group", "1");
+	if (r == 0 && limits->memory_bytes)
+		r = put_number(fd, "memory.max", limits->memory_bytes);
+	return r;
+}
+
+int cgroup_create(
+	struct cgroups *c, const char *id, const struct cgroup_limits *limits, struct err *e)
+{
+	if (mkdirat(c->runs_fd, id, 0755) < 0)
+		return err_errno(e, errno, "control group");
+	cleanup_fd int fd = openat(c->runs_fd, id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int r = fd < 0 ? -errno : set_limits(fd, limits);
+	if (r < 0) {
+		(void)unlinkat(c->runs_fd, id, AT_REMOVEDIR);
+		return err_errno(e, -r, "limits of the control group");
+	}
+	return fd_take(&fd);
+}
+
+int cgroup_kill(int fd)
+{
+	return put(fd, "cgroup.kill", "1");
+}
+
+int cgroup_remove(struct cgroups *c, const char *id)
+{
+	if (unlinkat(c->runs_fd, id, AT_REMOVEDIR) < 0 && errno != ENOENT)
+		return -errno;
+	return 0;
+}
+
+bool cgroup_oom_killed(int fd)
+{
+	cleanup_buf struct buf text = {0};
+
+	buf_init(&text, 4096);
+	if (file_read(fd, "memory.events", &text) < 0 || !buf_cstr(&text))
+		return false;
+	const char *at = strstr((char *)text.data, "\noom_kill ");
+	return at && strtoul(at + strlen("\noom_kill "), NULL, 10) > 0;
+}
+
+int cgroup_freeze(struct cgroups *c, bool freeze)
+{
+	return put(c->runs_fd, "cgroup.freeze", freeze ? "1" : "0");
+}
+
+int cgroup_events_open(struct cgroups *c, struct err *e)
+{
+	int fd = openat(c->runs_fd, "cgroup.events", O_RDONLY | O_CLOEXEC);
+
+	return fd < 0 ? err_errno(e, errno, "cgroup.events") : fd;
+}
+
+bool cgroup_is_frozen(int events_fd)
+{
+	char text[256];
+	ssize_t n = pread(events_fd, text, sizeof(text) - 1, 0);
+
+	if (n < 0)
+		return false;
+	text[n] = '\0';
+	return strstr(text, "frozen 1") != NULL;
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An image from a root file system's tar: one layer, with a configuration given beside it. */
+#ifndef KOSA8_IMAGE_IMPORT_H
+#define KOSA8_IMAGE_IMPORT_H
+
+#include "images.h"
+
+/* path: a tar (plain or compressed) or "-" for stdin; config: config.h's image_config_make(). *ret:
+ * the worker's last line (worker.h). */
+int import_image(const char *path, const char *config, const struct images *images, json_t **ret,
+	struct err *e) must_check;
+
+#endif

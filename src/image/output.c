@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "output.h"
+
+#include "worker.h"
+
+#include "../base/clock.h"
+#include "../base/fd.h"
+#include "../base/text.h"
+#include "../proto/client.h"
+
+#include <stdarg.h>
+
+#define PACE_MS 100
+
+void output_take(struct output *o, json_t *object)
+{
+	cleanup_json *owned = object;
+	cleanup_buf struct buf b = {0};
+
+	buf_init(&b, WORKER_LINE_MAX);
+	if (!owned) {
+		o->failed = true;
+		return;
+	}
+	json_put_canonical(&b, owned);
+	buf_put_u8(&b, '\n');
+	if (buf_failed(&b) || fd_write_all(o->fd, b.data, b.len) < 0)
+		o->failed = true;
+}
+
+void output_notice(struct output *o, const char *fmt, ...)
+{
+	char text[512], safe[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	text_escape(text, safe, sizeof(safe));
+	output_take(o, json_pack("{s:s, s:s}", "event", "notice", "text", safe));
+}
+
+static bool may_send(struct output_pace *p, bool last)
+{
+	int64_t now = clock_mono_ms();
+
+	if (!last && now < p->next_ms)
+		return false;
+	p->next_ms = now + PACE_MS;
+	return true;
+}
+
+void output_layer(struct output *o, struct output_pace *p, const char *digest, uint64_t size,
+	uint64_t done, bool last)
+{
+	if (!may_send(p, last))
+		return;
+	output_take(o, json_pack("{s:s, s:s, s:I, s:I}", "event", "layer", "digest", digest, "size",
+			       (json_int_t)size, "done", (json_int_t)done));
+}
+
+void output_convert(struct output *o, struct output_pace *p, uint64_t layer, uint64_t bytes)
+{
+	if (!may_send(p, false))
+		return;
+	output_take(o, json_pack("{s:s, s:I, s:I}", "event", "convert", "layer", (json_int_t)layer,
+			       "bytes", (json_int_t)bytes));
+}
+
+/* Texts hold words of registries and files: no control characters may get to a terminal, and a
+ * UTF-8 sequence that was cut is refused by JSON. */
+static void make_printable(char *text)
+{
+	bool utf8 = text_is_utf8(text, strlen(text));
+
+	for (unsigned char *s = (unsigned char *)text; *s; s++) {
+		bool c1 = utf8 && s[0] == 0xc2 && s[1] < 0xa0;
+		if (*s < 0x20 || *s == 0x7f || (*s > 0x7f && !utf8))
+			*s = '?';
+		else if (c1)
+			s[0] = s[1] = '?';
+	}
+}
+
+void output_error(struct output *o, const struct err *e)
+{
+	struct err plain = *e;
+
+	make_printable(plain.what);
+	make_printable(plain.hint);
+	output_take(o, json_pack("{s:b, s:o}", "ok", 0, "error", client_error_encode(&plain)));
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kosa8-image: gets images and turns each into one file system image. A short-lived child of the
+ * command line (later of the API daemon), so that libcurl, TLS and the registries' answers stay out
+ * of the process that holds the catalog. It knows nothing of the catalog: what it returns is what
+ * the caller records.
+ *
+ *   kosa8-image parse REF
+ *   kosa8-image pull --images-dir DIR [--platform OS/ARCH] [--plain-http] [--offset-resume] REF
+ *   kosa8-image load --images-dir DIR [--platform OS/ARCH] FILE|-
+ *   kosa8-image import --images-dir DIR [--config JSON] FILE|-
+ *
+ * FILE of load is a tar (plain, gzip, zstd) as `docker save` or an OCI layout makes it, or an OCI
+ * layout's folder. FILE of import is a root file system's tar; JSON is the "config" member of an
+ * image configuration ({"Cmd": ["sh"], ...}). --platform is linux/amd64 by default. --offset-resume
+ * asks for what is the default: layers that an ended pull left behind are continued.
+ *
+ * stdin is read only for "-". stderr carries logs, never a result. stdout carries JSON lines of at
+ * most WORKER_LINE_MAX bytes:
+ *
+ *   {"event":"layer","digest":"sha256:..","size":N,"done":N}   bytes of a layer that are here; at
+ *                       most ten a second for each layer, and one when it is complete
+ *   {"event":"convert","layer":I,"bytes":N}   bytes of layer I (0 is the lowest) that were unpacked
+ *   {"event":"notice","text":".."}            for people
+ *
+ * and as the last line, for
+ *
+ *   parse    {"ok":true,"canonical":..,"registry":..,"repository":..,"tag":..,"digest":..}
+ *            tag or digest is null when there is none
+ *   pull, import
+ *            {"ok":true,"digest":"sha256:<hex of the manifest>","ref":"<canonical>"|null,
+ *             "config":{..},"size":N,"cached":B}
+ *            config: the image configuration, reduced to what is checked (config.h); size: of the
+ *            file system image; cached: it was there already
+ *   load     {"ok":true,"images":[{..as above..}]}, an image with several names once for each
+ *   any      {"ok":false,"error":{"kind":..,"errno":N,"what":..,"hint":..}}   (proto/client.h)
+ *
+ * Exit code 0 when ok, else 1. The caller starts it with base/spawn's die_with_parent.
+ *
+ * DIR ($KOSA8_HOME/images, made by the caller):
+ *   HEX.sqfs            the result, 0400, HEX = the manifest digest's digits: complete when it is
+ *                       there, and the only thing that is left after success or a clean failure
+ *   locks/HEX           flock: who makes HEX.sqfs. These empty files stay.
+ *   blobs/NAME/         one worker's downloads and half-made file (flock on the folder itself). The
+ *                       next pull of that image continues what a killed one left; any other next
+ *                       worker removes it.
+ *
+ * Environment: KOSA8_REGISTRY_MIRROR (REGISTRY=URL,...: ask there instead, such as
+ * docker.io=https://mirror.example.com), KOSA8_PULL_RETRY_MS (the first back-off, 1000),
+ * KOSA8_PULL_STALL_MS (30000), KOSA8_PULL_CONNECT_MS (15000), DOCKER_CONFIG, HOME, SSL_CERT_FILE,
+ * SSL_CERT_DIR, and the proxy variables that libcurl reads.
+ */
+#ifndef KOSA8_IMAGE_WORKER_H
+#define KOSA8_IMAGE_WORKER_H
+
+#define WORKER_LINE_MAX (8u * 1024 * 1024)
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The supervisor's end of the wire to the agent (proto/agent.h): frames in and out, requests and
+ * their replies, the nonce that separates two epochs, and quiescence. Knows no runs: their frames
+ * are handed up. Everything that arrives is hostile.
+ *
+ * States, and what is allowed in each:
+ *   SYNCING    input is discarded up to the nonce; sending is allowed (the nonce went first)
+ *   OPEN       all
+ *   HELD       a QUIESCE is out: whatever is sent waits in `held` until channel_resume()
+ *   BROKEN     nothing; the owner was told once
+ *
+ * One step is channel_process(); it needs no event loop, so a test can drive it over a socketpair.
+ */
+#ifndef KOSA8_SUPERVISOR_CHANNEL_H
+#define KOSA8_SUPERVISOR_CHANNEL_H
+
+#include "../base/frame.h"
+#include "../proto/agent.h"
+
+#include <stdbool.h>
+
+struct channel;
+
+struct channel_events {
+	/* The agent stands in the new epoch. */
+	void (*resumed)(void *ctx);
+	void (*quiesced)(void *ctx, uint32_t number);
+	/* A frame of a run: RUN_STARTED .. RUN_EXIT, WINDOW. May call any channel function. */
+	void (*run_frame)(void *ctx, const struct frame *f);
+	/* The channel cannot be used any more. Called once. */
+	void (*broken)(void *ctx, const struct err *why);
+};
+
+/* fds: borrowed, non-blocking. NULL when out of memory. */
+struct channel *channel_new(
+	int mux_fd, int resume_fd, uint32_t epoch, const struct channel_events *events, void *ctx);
+void channel_free(struct channel *ch);
+/* Ends it: pending requests get their NULL now, nothing else is reported any more. */
+void channel_abort(struct channel *ch);
+
+/* After the VM was let run: from a saved state (new_epoch: nonce and resync) or from a pause. */
+int channel_resume(struct channel *ch, bool new_epoch, struct err *e) must_check;
+/* Asks for quiescence and holds further frames. Returns the number that QUIESCED will carry. */
+uint32_t channel_quiesce(struct channel *ch);
+
+/* Queues a frame. A full queue breaks the channel. */
+void channel_send(
+	struct channel *ch, uint16_t type, uint32_t stream, const void *payload, size_t len);
+/* A number for a new run or request, never reused in this epoch. */
+uint32_t channel_number(struct channel *ch);
+/* Sends a request; reply is called once: with the agent's answer, or with NULL when the channel
+ * breaks or is freed. */
+int channel_request(struct channel *ch, uint16_t type, const struct buf *payload,
+	void (*reply)(void *ctx, const struct agent_reply *reply), void *ctx,
+	struct err *e) must_check;
+
+/* Reads and writes what is possible now. 1 progress, 0 idle, <0 broken. */
+int channel_process(struct channel *ch);
+bool channel_wants_write(const struct channel *ch);
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * checkpoints/ID/meta.json: what a checkpoint fits to and the hashes of its files. The checkpoint's
+ * own hash is the SHA-256 of this file; it is in the catalog and in the audit log.
+ */
+#ifndef KOSA8_SUPERVISOR_CHECKPOINT_META_H
+#define KOSA8_SUPERVISOR_CHECKPOINT_META_H
+
+#include "machine.h"
+
+#include "../base/hash.h"
+#include "../store/catalog.h"
+
+struct checkpoint_meta {
+	char template_key[TEMPLATE_KEY_SIZE];
+	char qemu_version[64];
+	char machine[32];
+	char accel[16];
+	char cpu[64];
+	char layer[CATALOG_ID_SIZE]; /* the frozen one */
+	char pages_hash[SHA256_HEX_SIZE];
+	char device_hash[SHA256_HEX_SIZE];
+	struct machine_image images[VM_IMAGES_MAX];
+	size_t images_len;
+};
+
+/* What this host and template are; images and hashes are left to the caller. */
+void checkpoint_meta_init(
+	struct checkpoint_meta *m, const struct vm_host *host, const struct template *t);
+/* Hashes pages and device in the checkpoint's folder and writes meta.json there. */
+int checkpoint_meta_write(struct checkpoint_meta *m, int dirfd,
+	char ret_hash[static SHA256_HEX_SIZE], struct err *e) must_check;
+/* Reads it and checks everything: meta.json against hash, the files against meta.json, and that
+ * it fits this host: ERR_CORRUPT, ERR_INCOMPATIBLE by name. Gives the two files, open. */
+int checkpoint_meta_open(int dirfd, const char *hash, const struct vm_host *host,
+	struct checkpoint_meta *ret, int *ret_pages_fd, int *ret_device_fd,
+	struct err *e) must_check;
+
+#endif

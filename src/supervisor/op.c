@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "op.h"
+
+#include "../base/log.h"
+#include "../proto/client.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct op_kind *const kinds[] = {&op_start, &op_status, &op_attach, &op_run,
+	&op_checkpoint, &op_checkpoint_rm, &op_rewind, &op_stop, &op_destroy};
+
+static const struct op_kind *find_kind(const char *name)
+{
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (strcmp(kinds[i]->name, name) == 0)
+			return kinds[i];
+	return NULL;
+}
+
+static size_t count(const struct supervisor *s)
+{
+	size_t n = 0;
+
+	for (const struct op *op = s->ops; op; op = op->next)
+		n++;
+	return n;
+}
+
+static void append(struct supervisor *s, struct op *op)
+{
+	struct op **at = &s->ops;
+
+	while (*at)
+		at = &(*at)->next;
+	*at = op;
+}
+
+static void op_free(struct op *op)
+{
+	if (op->kind->release)
+		op->kind->release(op);
+	if (op->conn)
+		conn_set_user(op->conn, NULL);
+	json_decref(op->request);
+	json_decref(op->bound);
+	json_decref(op->detail);
+	free(op);
+}
+
+static struct audit_event event_of(const struct op *op)
+{
+	return (struct audit_event){.action = op->kind->action,
+		.sandbox = op->s->row.name,
+		.sandbox_id = op->s->row.id,
+		.actor = &op->actor,
+		.bound = op->bound,
+		.detail = op->detail};
+}
+
+/* An action that cannot be recorded is not performed. */
+static int record_begin(struct op *op, struct err *e)
+{
+	if (!op->kind->action)
+		return 0;
+	if (op->bound)
+		(void)json_object_set_new(op->bound, "policy", json_string(op->s->policy_hash));
+	struct audit_event ev = event_of(op);
+	int r = audit_begin(op->s->audit, &ev, &op->audit_seq, e);
+	if (r < 0)
+		(void)err_wrap(e, "not done, since it cannot be recorded");
+	return r;
+}
+
+static void end(struct op *op, json_t *result, const struct err *why)
+{
+	struct supervisor *s = op->s;
+	struct err e;
+
+	if (op->audit_seq) {
+		struct audit_event ev = event_of(op);
+		if (audit_end(s->audit, &ev, op->audit_seq, why ? err_kind_name(why->kind) : "ok",
+			    &e) < 0)
+			log_warn("the end of record %llu is not in the audit log: %s",
+				(unsigned long long)op->audit_seq, e.what);
+	}
+	for (struct op **at = &s->ops; *at; at = &(*at)->next)
+		if (*at == op) {
+			*at = op->next;
+			break;
+		}
+	struct conn *c = op->conn;
+	op->conn = NULL;
+	if (c)
+		conn_set_user(c, NULL);
+	op_free(op);
+	if (c && why)
+		conn_finish_error(c, why);
+	else if (c)
+		conn_finish(c, json_incref(result));
+	json_decref(result);
+	op_advance(s);
+}
+
+void op_succeed(struct op *op, json_t *members)
+{
+	json_t *result = members ? members : json_object();
+
+	(void)json_object_set_new(result, "ok", json_true());
+	end(op, result, NULL);
+}
+
+void op_fail(struct op *op, const struct err *why)
+{
+	struct err copy = *why;
+
+	if (op->detail)
+		(void)json_object_set_new(op->detail, "error", json_string(copy.what));
+	end(op, NULL, &copy);
+}
+
+static void start(struct op *op)
+{
+	struct supervisor *s = op->s;
+	struct err e;
+
+	op->active = true;
+	if (op->kind->startup != (s->state == SUPERVISOR_STARTING)) {
+		(void)err_set(&e, ERR_WRONG_STATE, 0, "the sandbox is %s",
+			s->state == SUPERVISOR_STARTING ? "still starting" : "already running");
+		op_fail(op, &e);
+	} else if (s->state == SUPERVISOR_ENDING) {
+		(void)err_set(&e, ERR_WRONG_STATE, 0, "the sandbox is stopping");
+		op_fail(op, &e);
+	} else if (record_begin(op, &e) < 0) {
+		op_fail(op, &e);
+	} else {
+		op->kind->start(op);
+	}
+}
+
+/* The oldest waiting one that may start: an exclusive one when nothing exclusive is active, any
+ * other when no exclusive one is active or waits before it. */
+static struct op *next_to_start(const struct supervisor *s)
+{
+	for (struct op *op = s->ops; op; op = op->next)
+		if (op->active && op->kind->exclusive)
+			return NULL;
+	for (struct op *op = s->ops; op; op = op->next)
+		if (!op->active)
+			return op;
+	return NULL;
+}
+
+void op_advance(struct supervisor *s)
+{
+	struct op *op;
+
+	while ((op = next_to_start(s)))
+		start(op);
+}
+
+void op_fail_all(struct supervisor *s, const struct op *except, const struct err *why)
+{
+	for (struct op *op = s->ops; op;) {
+		/* op_fail() may start and end others: begin again after each. */
+		if (op == except) {
+			op = op->next;
+			continue;
+		}
+		op->active = true;
+		op_fail(op, why);
+		op = s->ops;
+	}
+}
+
+void op_notice(struct op *op, const char *text)
+{
+	if (!op->conn)
+		return;
+	conn_notice(op->conn, text);
+	conn_flush_now(op->conn);
+}
+
+static int decode(struct op *op, struct err *e)
+{
+	json_t *actor;
+	const char *name;
+	int r;
+
+	if ((r = json_get_str(op->request, "op", 32, &name, e)) < 0 ||
+		(r = json_get_object(op->request, "actor", &actor, e)) < 0 ||
+		(r = audit_actor_decode(actor, &op->actor, e)) < 0)
+		return r;
+	/* The kernel's word counts, not the client's. */
+	op->actor.pid = conn_pid(op->conn);
+	op->actor.uid = conn_uid(op->conn);
+	if (op->actor.uid != geteuid())
+		return err_set(e, ERR_DENIED, 0, "the sandbox belongs to another user");
+	op->kind = find_kind(name);
+	if (!op->kind)
+		return err_set(e, ERR_PROTOCOL, 0, "no operation \"%s\"", name);
+	if (count(op->s) >= OPS_MAX)
+		return err_set(
+			e, ERR_LIMIT, 0, "%d operations are under way in this sandbox", OPS_MAX);
+	return op->kind->prepare ? op->kind->prepare(op, e) : 0;
+}
+
+void op_submit(struct op *op)
+{
+	append(op->s, op);
+	if (op->kind->immediate)
+		start(op);
+	else
+		op_advance(op->s);
+}
+
+static void on_request(void *ctx, struct conn *c, json_t *request)
+{
+	static const struct op_kind none = {.name = "none"};
+	struct op *op = calloc(1, sizeof(*op));
+	struct err e;
+
+	if (!op) {
+		json_decref(request);
+		(void)err_set(&e, ERR_IO, ENOMEM, "out of memory");
+		conn_finish_error(c, &e);
+		return;
+	}
+	*op = (struct op){.kind = &none,
+		.s = ctx,
+		.conn = c,
+		.request = request,
+		.bound = json_object(),
+		.detail = json_object()};
+	conn_set_user(c, op);
+	if (decode(op, &e) < 0) {
+		if (!op->kind)
+			op->kind = &none;
+		conn_finish_error(c, &e);
+		op_free(op);
+		return;
+	}
+	op_submit(op);
+}
+
+static void on_frame(void *ctx, struct conn *c, const struct frame *f)
+{
+	struct op *op = conn_user(c);
+
+	(void)ctx;
+	if (op && op->kind->frame)
+		op->kind->frame(op, f);
+}
+
+static void on_gone(void *ctx, struct conn *c)
+{
+	struct op *op = conn_user(c);
+
+	(void)ctx;
+	if (!op)
+		return;
+	op->conn = NULL;
+	if (op->kind->gone)
+		op->kind->gone(op);
+}
+
+const struct conn_events op_conn_events = {
+	.request = on_request,
+	.frame = on_frame,
+	.gone = on_gone,
+};

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operations: what a client's request becomes. The table in op.c says for each whether it is
+ * recorded in the audit log and whether it is exclusive. Exclusive ones run alone, in the order of
+ * their arrival; a run waits for them only to start; immediate ones wait for nothing. An operation
+ * goes on when its client goes away (but for a run, which is ended).
+ */
+#ifndef KOSA8_SUPERVISOR_OP_H
+#define KOSA8_SUPERVISOR_OP_H
+
+#include "supervisor.h"
+
+/* Waiting and active ones together; more are refused. */
+#define OPS_MAX 512
+
+struct op;
+
+struct op_kind {
+	const char *name;   /* in the request */
+	const char *action; /* in the audit log; NULL: not recorded */
+	bool exclusive;
+	bool immediate; /* does not wait for an exclusive one */
+	bool startup;	/* allowed before there is a machine, and only then */
+	/* Checks the request; before it waits. May be NULL. */
+	int (*prepare)(struct op *op, struct err *e);
+	/* Begins it; the end is op_succeed() or op_fail(), at once or later. */
+	void (*start)(struct op *op);
+	/* A later frame of the client, and its going away. May be NULL. */
+	void (*frame)(struct op *op, const struct frame *f);
+	void (*gone)(struct op *op);
+	/* Frees op->state. May be NULL. */
+	void (*release)(struct op *op);
+};
+
+struct op {
+	const struct op_kind *kind;
+	struct supervisor *s;
+	struct conn *conn; /* NULL once the client is gone */
+	json_t *request;
+	struct audit_actor actor;
+	json_t *bound;	/* for the audit record: hashes */
+	json_t *detail; /* for the audit record: in the end with the outcome */
+	uint64_t audit_seq;
+	bool active;
+	void *state;
+	struct op *next;
+};
+
+/* The connections' callbacks. */
+extern const struct conn_events op_conn_events;
+
+/* Puts a decoded operation into the queue. */
+void op_submit(struct op *op);
+void op_succeed(struct op *op, json_t *members); /* takes members; NULL: none */
+void op_fail(struct op *op, const struct err *why);
+/* Starts what may start now. */
+void op_advance(struct supervisor *s);
+/* Ends all but `except` (may be NULL) with this error: the machine is gone. */
+void op_fail_all(struct supervisor *s, const struct op *except, const struct err *why);
+/* A line for people to whoever waits for this operation. */
+void op_notice(struct op *op, const char *text);
+
+/* The machine's news for the operation that waits for it. */
+void op_start_ready(struct supervisor *s);
+void op_start_died(struct supervisor *s, const struct err *why);
+void op_checkpoint_quiesced(struct supervisor *s, uint32_t number);
+void op_checkpoint_rm_merged(struct supervisor *s, bool ok);
+/* The process ended after a stop was asked for: true when that was answered. */
+bool op_stop_ended(struct supervisor *s);
+/* A stop that no client asked for: SIGTERM. */
+void op_stop_by_signal(struct supervisor *s);
+/* A frame of a run / all runs of a machine that is gone. */
+void op_run_frame(struct supervisor *s, const struct frame *f);
+void op_run_end_all(struct supervisor *s, const struct err *why);
+
+extern const struct op_kind op_start, op_status, op_attach, op_run, op_checkpoint, op_checkpoint_rm,
+	op_rewind, op_stop, op_destroy;
+
+#endif

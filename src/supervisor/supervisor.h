@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The supervisor of one sandbox: what its parts share. Only src/supervisor includes this.
+ *
+ * It owns the sandbox's lock, its machine, and its record in the catalog, and does one thing at a
+ * time that changes the machine (op.h). It ends when the machine ends: stopped, destroyed, crashed.
+ */
+#ifndef KOSA8_SUPERVISOR_SUPERVISOR_H
+#define KOSA8_SUPERVISOR_SUPERVISOR_H
+
+#include "conn.h"
+#include "machine.h"
+
+#include "../store/audit.h"
+#include "../store/spec.h"
+
+struct op;
+struct run;
+
+enum supervisor_state {
+	SUPERVISOR_STARTING, /* no machine yet */
+	SUPERVISOR_RUNNING,
+	SUPERVISOR_ENDING, /* results are flushed, then the process ends */
+};
+
+struct supervisor {
+	enum supervisor_state state;
+	uv_loop_t loop;
+	uv_poll_t listen_poll;
+	uv_timer_t timer; /* starting: until the agent must answer; ending: until all is cut off */
+	uv_signal_t sigterm;
+	const char *id; /* of the sandbox */
+	int listen_fd, lock_fd;
+	int dirfd, layers_dirfd, checkpoints_dirfd, images_dirfd, templates_dirfd;
+	struct home home;
+	struct catalog *catalog;
+	struct audit *audit;
+	struct sandbox_row row; /* as of the start: id and name do not change */
+	struct spec spec;
+	char policy_hash[65];
+	struct vm_host host;
+	struct template template;
+	struct machine *machine; /* NULL while starting and ending */
+	bool disk_full;		 /* QEMU waits for space on the host */
+	uv_timer_t disk_timer;
+	struct op *ops;	  /* waiting and active, oldest first: op.c */
+	struct run *runs; /* op-run.c */
+	int exit_code;
+};
+
+/* What a machine of this supervisor reports goes here: supervisor.c routes it. */
+extern const struct machine_events supervisor_machine_events;
+/* machine_start() with this sandbox's folders, log and host filled in. */
+int supervisor_start_machine(struct supervisor *s, struct machine_source *source,
+	struct machine **ret, struct err *e) must_check;
+/* The machine that counts from now on; the former is freed and its runs end with `why`. */
+void supervisor_set_machine(struct supervisor *s, struct machine *m, const struct err *why);
+
+/* Opens everything the sandbox consists of; for the start operation. */
+int supervisor_open(struct supervisor *s, struct err *e) must_check;
+
+/* The end: frees the machine, records the state (crash: why, or NULL), gives up socket and lock,
+ * ends all operations but `last` with `why`, and leaves the loop once the results are written. The
+ * caller answers `last` (may be NULL) afterwards: its client finds the sandbox as it was told. */
+void supervisor_end(struct supervisor *s, enum sandbox_state state, const char *crash,
+	const struct err *why, const struct op *last);
+
+#endif

@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real QEMU with the agent in it, spoken to as proto/agent.h says: the test's side of the wire."""
+import ctypes
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import time
+
+MAGIC, FRAME_MAX = 0x38c0, 64 * 1024
+CONFIGURE, ATTACH, RUN, SIGNAL, KILL, STDIN, STDIN_EOF, WINDOW, QUIESCE, SHUTDOWN, PING = range(1, 12)
+HELLO, REPLY, STARTED, FAILED, STDOUT, STDERR, STDOUT_EOF, STDERR_EOF, EXIT, QUIESCED, RESUMED = \
+    range(65, 76)
+EXITED, SIGNALED, TIMEOUT, KILLED = range(4)
+NOT_FOUND, NOT_EXEC, SETUP = 1, 2, 3
+
+
+def die_with_parent():
+    """However the test ends, no QEMU is left (prctl PR_SET_PDEATHSIG)."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def text(s):
+    raw = s if isinstance(s, bytes) else s.encode()
+    return struct.pack('<I', len(raw)) + raw
+
+
+def vector(items):
+    return struct.pack('<I', len(items)) + b''.join(text(i) for i in items)
+
+
+class Reply:
+    def __init__(self, payload):
+        self.status, self.fail, length = struct.unpack_from('<III', payload)
+        self.text = payload[12:12 + length].decode()
+
+    def __repr__(self):
+        return f'status {self.status} fail {self.fail} "{self.text}"'
+
+
+class Exit:
+    def __init__(self, payload):
+        self.how, self.code, self.oom = struct.unpack('<III', payload)
+
+    def __repr__(self):
+        return f'how {self.how} code {self.code} oom {self.oom}'
+
+    def __eq__(self, other):
+        return (self.how, self.code) == other
+
+
+class Run:
+    """What has come of one run so far."""
+
+    def __init__(self, stream, grant):
+        self.stream, self.grant = stream, grant
+        self.out, self.err = bytearray(), bytearray()
+        self.out_bytes = 0
+        self.started = self.failed = self.exit = None
+        self.eof = set()
+        self.stdin_window = 0
+        self.after_exit = []
+        self.started_at = self.exit_at = None
+        self.keep = True
+
+    @property
+    def over(self):
+        return self.failed is not None or self.exit is not None
+
+
+class Guest:
+    """One VM, cold-booted, or restored from the file `state` with the RAM file `ram` as it is.
+    Everything it starts ends with close()."""
+
+    def __init__(self, assets, disk, images=(), memory=512, cpus=2, log=None, ram=None,
+                 state=None):
+        mux, mux_qemu = socket.socketpair()
+        res, res_qemu = socket.socketpair()
+        qmp, qmp_qemu = socket.socketpair()
+        self.mux, self.resume_sock, self.qmp_sock = mux, res, qmp
+        self.epoch = self.number = self.quiesce_number = 0
+        self.runs, self.replies, self.events, self.frames = {}, {}, [], []
+        self.inbuf = b''
+        argv = ['qemu-system-x86_64', '-M', 'q35,i8042=off,suppress-vmdesc=on',
+                '-bios', '/usr/share/qemu/qboot.rom', '-accel', 'tcg,thread=multi,tb-size=128',
+                '-cpu', 'max', '-m', str(memory), '-smp', str(cpus), '-nodefaults',
+                '-no-user-config', '-nographic', '-no-reboot',
+                '-chardev', f'socket,id=qmp,fd={qmp_qemu.fileno()}', '-mon', 'qmp,mode=control',
+                '-device', 'virtio-serial-pci',
+                '-chardev', f'socket,id=mux,fd={mux_qemu.fileno()}',
+                '-device', 'virtserialport,chardev=mux,name=kosa8.mux',
+                '-chardev', f'socket,id=res,fd={res_qemu.fileno()}',
+                '-device', 'virtserialport,chardev=res,name=kosa8.resume',
+                '-device', 'virtio-scsi-pci,id=scsi0', '-device', 'virtio-rng-pci',
+                '-blockdev', f'driver=qcow2,node-name=d0,discard=unmap,file.driver=file,file.filename={disk}',
+                '-device', 'virtio-blk-pci,drive=d0',
+                '-kernel', f'{assets}/vmlinuz', '-initrd', f'{assets}/initramfs']
+        append = 'quiet mitigations=off panic=-1 reboot=t'
+        if log:
+            argv += ['-chardev', f'file,id=ser,path={log}', '-serial', 'chardev:ser']
+            append += ' console=ttyS0 printk.devkmsg=on loglevel=6'
+        for lun, path in images:
+            argv += ['-blockdev', f'driver=raw,node-name=img{lun},read-only=on,file.driver=file,file.filename={path},file.read-only=on',
+                     '-device', f'scsi-hd,bus=scsi0.0,lun={lun},drive=img{lun},id=dimg{lun}']
+        argv += ['-append', append]
+        if ram:
+            argv[2] += ',memory-backend=ram'
+            argv += ['-global', 'migration.send-configuration=off', '-object',
+                     f'memory-backend-file,id=ram,size={memory}M,mem-path={ram},'
+                     f'share={"off" if state else "on"}']
+        if state:
+            argv += ['-incoming', 'defer']
+        fds = [s.fileno() for s in (mux_qemu, res_qemu, qmp_qemu)]
+        self.started_at = time.monotonic()
+        self.process = subprocess.Popen(argv, pass_fds=fds, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
+        for s in (mux_qemu, res_qemu, qmp_qemu):
+            s.close()
+        self.qmp_file = self.qmp_sock.makefile('rw')
+        json.loads(self.qmp_file.readline())
+        self.qmp_events = []
+        self.qmp('qmp_capabilities')
+        if state:
+            self.qmp('migrate-incoming', uri=f'exec:cat {state}')
+            while self.qmp('query-status')['status'] == 'inmigrate':
+                time.sleep(0.002)
+            self.qmp('cont')
+
+    def save(self, state):
+        """Stops the VM and writes its device state; the RAM is in its file."""
+        self.qmp('stop')
+        self.qmp('xen-save-devices-state', filename=state, live=True)
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        for s in (self.mux, self.resume_sock, self.qmp_sock):
+            s.close()
+
+    def qmp(self, command, **arguments):
+        self.qmp_file.write(json.dumps({'execute': command, 'arguments': arguments}) + '\n')
+        self.qmp_file.flush()
+        while True:
+            message = json.loads(self.qmp_file.readline())
+            if 'return' in message:
+                return message['return']
+            if 'error' in message:
+                raise RuntimeError(message['error'])
+            self.qmp_events.append(message)
+
+    def qmp_event(self, name, timeout=20):
+        """Waits for one event; returns its data."""
+        self.qmp_sock.settimeout(timeout)
+        while True:
+            for event in self.qmp_events:
+                if event.get('event') == name:
+                    return event
+            self.qmp_events.append(json.loads(self.qmp_file.readline()))
+
+    # frames
+
+    def send(self, kind, stream, payload=b'', epoch=None):
+        epoch = self.epoch if epoch is None else epoch
+        self.mux.sendall(struct.pack('<IHHII', len(payload), kind, MAGIC, stream, epoch) + payload)
+
+    def next_number(self):
+        self.number += 1
+        return self.number
+
+    def pump(self, timeout):
+        """Takes what comes within timeout; False when nothing did."""
+        if not select.select([self.mux], [], [], timeout)[0]:
+            return False
+        data = self.mux.recv(1 << 20)
+        if not data:
+            raise EOFError('QEMU closed the mux')
+        self.inbuf += data
+        self.parse()
+        return True
+
+    def parse(self):
+        at = 0
+        while len(self.inbuf) - at >= 16:
+            length, kind, magic, stream, epoch = struct.unpack_from('<IHHII', self.inbuf, at)
+            assert magic == MAGIC and length <= FRAME_MAX, 'the agent sent a broken frame'
+            if len(self.inbuf) - at < 16 + length:
+                break
+            self.take(kind, stream, epoch, self.inbuf[at + 16:at + 16 + length])
+            at += 16 + length
+        self.inbuf = self.inbuf[at:]
+
+    def take(self, kind, stream, epoch, payload):
+        assert epoch == self.epoch, f'frame {kind} of epoch {epoch} in {self.epoch}'
+        self.frames.append((kind, stream))
+        run = self.runs.get(stream)
+        if kind == REPLY:
+            self.replies[stream] = Reply(payload)
+        elif run is None:
+            self.events.append((kind, stream, payload))
+        else:
+            self.take_run(run, kind, payload)
+
+    def take_run(self, run, kind, payload):
+        if run.over:
+            run.after_exit.append(kind)
+        if kind == STARTED:
+            run.started, run.started_at = True, time.monotonic()
+        elif kind == FAILED:
+            run.failed = Reply(payload)
+        elif kind == STDOUT:
+            assert run.started and STDOUT not in run.eof
+            run.out_bytes += len(payload)
+            if run.keep:
+                run.out += payload
+            if run.grant:
+                self.window(run, 1, len(payload))
+        elif kind == STDERR:
+            assert run.started and STDERR not in run.eof
+            run.err += payload
+            if run.grant:
+                self.window(run, 2, len(payload))
+        elif kind in (STDOUT_EOF, STDERR_EOF):
+            run.eof.add(kind - 2)
+        elif kind == EXIT:
+            assert run.eof == {STDOUT, STDERR}, 'exit before the ends of the streams'
+            run.exit, run.exit_at = Exit(payload), time.monotonic()
+        elif kind == WINDOW:
+            which, count = struct.unpack('<II', payload)
+            assert which == 0
+            run.stdin_window += count
+
+    def wait(self, condition, timeout=20):
+        """Pumps until condition(); the time it took. TimeoutError otherwise."""
+        start = time.monotonic()
+        while not condition():
+            left = start + timeout - time.monotonic()
+            if left <= 0 or not self.pump(left):
+                raise TimeoutError(f'nothing in {timeout} s; last frames {self.frames[-5:]}')
+        return time.monotonic() - start
+
+    def event(self, kind, timeout=20):
+        found = []
+
+        def look():
+            found[:] = [e for e in self.events if e[0] == kind]
+            return bool(found)
+        self.wait(look, timeout)
+        self.events.remove(found[0])
+        return found[0]
+
+    def request(self, kind, payload=b'', timeout=20):
+        number = self.next_number()
+        self.send(kind, number, payload)
+        self.wait(lambda: number in self.replies, timeout)
+        return self.replies.pop(number)
+
+    # requests
+
+    def hello(self, timeout=60):
+        _, _, payload = self.event(HELLO, timeout)
+        version, length = struct.unpack_from('<II', payload)
+        return version, payload[8:8 + length].decode()
+
+    def configure(self, hostname='box', machine_id=b'\x11' * 16):
+        return self.request(CONFIGURE, text(hostname) + machine_id)
+
+    def attach(self, lun, digest):
+        return self.request(ATTACH, struct.pack('<I', lun) + text(digest))
+
+    def window(self, run, which, count):
+        self.send(WINDOW, run.stream, struct.pack('<II', which, count))
+
+    def resume(self, quiesce=None, new_epoch=False, wall_ns=None, nonce=None, sync=True):
+        """Sends a RESUME record; with a new epoch also resynchronises, as a supervisor does."""
+        if new_epoch:
+            self.epoch += 1
+        nonce = nonce or os.urandom(32)
+        record = struct.pack('<IIIIQ', 0x6b386570, 1, self.epoch,
+                             self.quiesce_number if quiesce is None else quiesce,
+                             wall_ns if wall_ns is not None else time.time_ns())
+        record += nonce + os.urandom(48)
+        self.resume_sock.sendall(record.ljust(128, b'\0'))
+        if not new_epoch or not sync:
+            return nonce
+        self.mux.sendall(nonce)
+        self.runs, self.replies, self.events = {}, {}, []
+        while nonce not in self.inbuf:
+            if not select.select([self.mux], [], [], 10)[0]:
+                raise TimeoutError('no nonce from the agent')
+            self.inbuf += self.mux.recv(1 << 20)
+        self.inbuf = self.inbuf[self.inbuf.index(nonce) + 32:]
+        self.parse()
+        self.event(RESUMED)
+        return nonce
+
+    def quiesce(self, timeout=5):
+        self.quiesce_number += 1
+        self.send(QUIESCE, 0, struct.pack('<I', self.quiesce_number))
+        _, _, payload = self.event(QUIESCED, timeout)
+        assert struct.unpack('<I', payload)[0] == self.quiesce_number
+
+    def start(self, image, argv, env=('PATH=/usr/bin:/bin',), cwd='/', user='', stdin=False,
+              timeout_ms=0, memory=0, pids=0, window=256 * 1024, grant=True, hostname='',
+              wall_ns=None, run_id=None):
+        number = self.next_number()
+        run = self.runs[number] = Run(number, grant)
+        payload = struct.pack('<IQQQI', 1 if stdin else 0, timeout_ms,
+                              time.time_ns() if wall_ns is None else wall_ns, memory, pids)
+        payload += text(run_id or f'r{number:011d}') + text(image) + text(hostname) + text(user)
+        payload += text(cwd) + vector(argv) + vector(env)
+        run.sent_at = time.monotonic()
+        self.send(RUN, number, payload)
+        if window:
+            self.window(run, 1, window)
+            self.window(run, 2, window)
+        return run
+
+    def run(self, image, argv, timeout=30, **kw):
+        run = self.start(image, argv, **kw)
+        self.wait(lambda: run.over, timeout)
+        return run

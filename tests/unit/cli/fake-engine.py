@@ -1,0 +1,377 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Stands in for kosa8-supervisor and kosa8-image, by the name it is started under.
+
+The supervisor speaks the client protocol (src/proto/client.h) and does on demand what a real one
+will not: end without a result, send more than was granted, not answer. What a run does is told by
+its first argument. The catalog is kept up as far as the command line looks at it. KOSA8_FAKE makes
+the start fail in the ways named below. Ends by itself after two minutes.
+"""
+import hashlib
+import json
+import os
+import signal
+import socket
+import sqlite3
+import struct
+import sys
+import threading
+import time
+
+HEADER = struct.Struct("<IHHII")
+MAGIC = 0x38C0
+REQUEST, STDIN, STDIN_EOF, SIGNAL, WINDOW = range(1, 6)
+NOTICE, RESULT, STARTED, STDOUT, STDERR = range(65, 70)
+HOME = os.environ["KOSA8_HOME"]
+CREATING, RUNNING, STOPPED, CRASHED = range(4)
+
+
+def sql(text, *args):
+    db = sqlite3.connect(f"{HOME}/catalog.db", timeout=10)
+    with db:
+        db.execute(text, args)
+    db.close()
+
+
+class Connection:
+    def __init__(self, sock):
+        self.sock = sock
+        self.windows = {STDOUT: 0, STDERR: 0}
+        self.changed = threading.Condition()
+        self.signals = []
+        self.stdin = []
+        self.stdin_end = False
+        self.closed = False
+        self.lock = threading.Lock()
+
+    def exactly(self, n):
+        data = b""
+        while len(data) < n:
+            more = self.sock.recv(n - len(data))
+            if not more:
+                return None
+            data += more
+        return data
+
+    def frame(self):
+        head = self.exactly(HEADER.size)
+        if head is None:
+            return None
+        length, kind, magic, _, _ = HEADER.unpack(head)
+        assert magic == MAGIC
+        payload = self.exactly(length) if length else b""
+        return None if payload is None else (kind, payload)
+
+    def send(self, kind, payload=b""):
+        with self.lock:
+            self.sock.sendall(HEADER.pack(len(payload), kind, MAGIC, 0, 0) + payload)
+
+    def send_json(self, kind, value):
+        self.send(kind, json.dumps(value).encode())
+
+    def result(self, **members):
+        self.send_json(RESULT, {"ok": True, **members})
+
+    def run_result(self, how, code=0, oom=False):
+        self.result(how=how, code=code, oom=oom)
+
+    def error(self, kind, what, hint=""):
+        self.send_json(RESULT, {"ok": False, "error": {
+            "kind": kind, "errno": 0, "what": what, "hint": hint}})
+
+    def reader(self):
+        """After the request: what the client sends while its run is at work."""
+        while True:
+            try:
+                frame = self.frame()
+            except OSError:
+                frame = None
+            with self.changed:
+                if frame is None:
+                    self.closed = True
+                elif frame[0] == WINDOW:
+                    which, count = struct.unpack("<II", frame[1])
+                    self.windows[{1: STDOUT, 2: STDERR}[which]] += count
+                elif frame[0] == SIGNAL:
+                    self.signals.append(struct.unpack("<I", frame[1])[0])
+                elif frame[0] == STDIN:
+                    self.stdin.append(frame[1])
+                elif frame[0] == STDIN_EOF:
+                    self.stdin_end = True
+                self.changed.notify_all()
+            if frame is None:
+                return
+
+    def wait(self, condition):
+        with self.changed:
+            self.changed.wait_for(lambda: condition() or self.closed)
+            return not self.closed or condition()
+
+    def write(self, kind, data):
+        """Honours the window. False when the client has gone."""
+        view = memoryview(data)
+        while len(view):
+            if not self.wait(lambda: self.windows[kind] > 0) or self.closed:
+                return False
+            n = min(len(view), self.windows[kind], 32768 - 16)
+            with self.changed:
+                self.windows[kind] -= n
+                self.changed.notify_all()
+            try:
+                self.send(kind, view[:n].tobytes())
+            except OSError:
+                return False
+            view = view[n:]
+        return True
+
+    def grant_stdin(self, count):
+        self.send(WINDOW, struct.pack("<II", 0, count))
+
+
+def run_spew(c, args):
+    left = int(args[0])
+    while left:
+        n = min(left, 1 << 20)
+        if not c.write(STDOUT, b"x" * n):
+            return
+        left -= n
+    c.run_result("exited")
+
+
+def run_both(c, args):
+    """Floods stdout, and says one thing on stderr once stdout's window was used up or all is out."""
+    over = []
+
+    def flood():
+        c.write(STDOUT, b"x" * int(args[0]))
+        with c.changed:
+            over.append(True)
+            c.changed.notify_all()
+
+    thread = threading.Thread(target=flood)
+    thread.start()
+    c.wait(lambda: c.windows[STDOUT] == 0 or over)
+    c.write(STDERR, b"stderr is alive\n")
+    thread.join()
+    c.run_result("exited")
+
+
+def run_cat(c, _args):
+    c.grant_stdin(65536)
+    while c.wait(lambda: c.stdin or c.stdin_end):
+        with c.changed:
+            data, c.stdin = c.stdin, []
+            end = c.stdin_end
+        for piece in data:
+            if not c.write(STDOUT, piece):
+                return
+            c.grant_stdin(len(piece))
+        if end and not data:
+            break
+    c.run_result("exited")
+
+
+def run_signal(c, _args):
+    c.write(STDOUT, b"ready\n")
+    if c.wait(lambda: c.signals):
+        c.run_result("signaled", c.signals[0])
+
+
+def run_hang(c, _args):
+    c.write(STDOUT, b"ready\n")
+    if c.wait(lambda: c.signals):
+        c.write(STDOUT, b"signal %d\n" % c.signals[0])
+    c.wait(lambda: False)
+    with open(f"{HOME}/client-gone", "w", encoding="ascii") as f:
+        f.write("yes")
+
+
+def run_lost(c, _args):
+    c.write(STDOUT, b"part")
+    c.sock.shutdown(socket.SHUT_RDWR)
+
+
+def run_lie(c, _args):
+    for _ in range(40):
+        c.send(STDOUT, b"x" * 32000)
+
+
+def run_junk(c, _args):
+    c.sock.sendall(b"this is not a frame at all")
+
+
+def run_argv(c, args):
+    c.write(STDOUT, b"\0".join(a.encode() for a in args) + b"\0")
+    c.run_result("exited")
+
+
+def run_failed(c, _args):
+    c.write(STDOUT, b"before\n")
+    c.error("cancelled", "the sandbox was rewound\x1b[2J while this ran")
+
+
+def handle_run(c, request):
+    argv = request["argv"] or ["exit", "0"]
+    what, args = argv[0], argv[1:]
+    if what == "notfound":
+        return c.error("cmd_not_found", "notfound: there is no such program")
+    if what == "notexec":
+        return c.error("cmd_not_exec", "notexec: cannot be executed")
+    threading.Thread(target=c.reader, daemon=True).start()
+    c.send(STARTED)
+    ends = {"exit": "exited", "signaled": "signaled", "timeout": "timeout", "killed": "killed"}
+    if what in ends:
+        return c.run_result(ends[what], int(args[0]) if args else 0)
+    if what == "oom":
+        return c.run_result("signaled", 9, True)
+    return globals()[f"run_{what}"](c, args)
+
+
+class Supervisor:
+    def __init__(self, sandbox):
+        self.sandbox = sandbox
+        self.number = 0
+
+    def op_start(self, c, request):
+        fake = os.environ.get("KOSA8_FAKE", "")
+        if fake == "fail":
+            c.error("unavailable", "QEMU is missing", "kosa8 doctor")
+            os._exit(1)
+        if fake == "die":
+            sys.stderr.write("something broke\nthe engine fell over\n")
+            sys.stderr.flush()
+            os._exit(1)
+        c.send_json(NOTICE, {"text": "making the template \x1b[31m(once)"})
+        sql("UPDATE sandbox SET state = ?, epoch = epoch + 1 WHERE id = ?", RUNNING, self.sandbox)
+        if request["mode"] == "new":
+            layer = os.urandom(8).hex()
+            sql("INSERT INTO layer (id, sandbox) VALUES (?, ?)", layer, self.sandbox)
+            sql("UPDATE sandbox SET layer = ? WHERE id = ?", layer, self.sandbox)
+        if request["mode"] == "rewind":
+            self.set_checkpoint(request["checkpoint"])
+        c.result(epoch=1)
+
+    def set_checkpoint(self, checkpoint):
+        sql("UPDATE sandbox SET checkpoint = ? WHERE id = ?", checkpoint, self.sandbox)
+
+    def op_status(self, c, _request):
+        c.result(live={"epoch": 1, "runs": 0, "cmdline": "\x1b[31mred"})
+
+    def op_attach(self, c, _request):
+        c.result()
+
+    def op_checkpoint(self, c, request):
+        checkpoint, layer = os.urandom(8).hex(), os.urandom(8).hex()
+        sql("INSERT INTO layer (id, sandbox) VALUES (?, ?)", layer, self.sandbox)
+        sql("INSERT INTO checkpoint (id, sandbox, label, parent, layer, created_ns, size_bytes,"
+            " pause_us, hash, durable) VALUES (?, ?, ?,"
+            " (SELECT checkpoint FROM sandbox WHERE id = ?), ?, ?, 25000000, 41500, ?, 1)",
+            checkpoint, self.sandbox, request.get("label"), self.sandbox, layer,
+            time.time_ns(), hashlib.sha256(checkpoint.encode()).hexdigest())
+        self.set_checkpoint(checkpoint)
+        os.makedirs(f"{HOME}/sandboxes/{self.sandbox}/checkpoints/{checkpoint}")
+        c.result(id=checkpoint, label=request.get("label"), pause_ms=41.5, size_bytes=25000000)
+
+    def op_rewind(self, c, request):
+        self.set_checkpoint(request["checkpoint"])
+        c.result(id=request["checkpoint"], epoch=2)
+
+    def op_stop(self, c, _request):
+        sql("UPDATE sandbox SET state = ? WHERE id = ?", STOPPED, self.sandbox)
+        c.result(clean=True)
+        os._exit(0)
+
+    def op_destroy(self, c, _request):
+        if os.environ.get("KOSA8_FAKE") == "deaf":
+            threading.Event().wait()
+        c.result()
+        os._exit(0)
+
+    def serve(self, sock):
+        c = Connection(sock)
+        kind, payload = c.frame()
+        assert kind == REQUEST
+        request = json.loads(payload)
+        with open(f"{HOME}/requests.jsonl", "a", encoding="utf-8") as f:
+            f.write(json.dumps(request) + "\n")
+        if request["op"] == "run":
+            handle_run(c, request)
+        else:
+            getattr(self, "op_" + request["op"].replace("-", "_"))(c, request)
+        # Closed by the client: it has all then.
+        try:
+            while c.sock.recv(65536):
+                pass
+        except OSError:
+            pass
+        sock.close()
+
+
+def supervisor(sandbox):
+    with open("/proc/self/comm", "w", encoding="ascii") as f:
+        f.write("kosa8-superviso")
+    with open(f"{HOME}/fake-pids", "a", encoding="ascii") as f:
+        f.write(f"{os.getpid()}\n")
+    signal.alarm(120)
+    s = Supervisor(sandbox)
+    listener = socket.socket(fileno=4)
+    starter = socket.socket(fileno=5)
+    s.serve(starter)
+    while True:
+        sock, _ = listener.accept()
+        threading.Thread(target=s.serve, args=(sock,), daemon=True).start()
+
+
+def say(**members):
+    print(json.dumps(members), flush=True)
+
+
+def image_worker(argv):
+    verb, images_dir, operand = argv[0], argv[2], argv[-1]
+    if "missing" in operand:
+        say(ok=False, error={"kind": "not_found", "errno": 0, "hint": "",
+                             "what": "registry says \x1b[2J 404"})
+        return 1
+    if "dies" in operand:
+        say(event="notice", text="about to die")
+        os.kill(os.getpid(), signal.SIGKILL)
+    if "junk" in operand:
+        print("this is no JSON")
+        return 0
+    if "endless" in operand:
+        sys.stdout.write('{"event":"' + "x" * (10 << 20))
+        return 0
+    data = sys.stdin.buffer.read() if operand == "-" else operand.encode()
+    digest = hashlib.sha256(data).hexdigest()
+    with open(f"{images_dir}/{digest}.sqfs", "wb") as f:
+        f.write(b"s" * 5000)
+    say(event="layer", digest=f"sha256:{digest}", size=1000, done=500)
+    say(event="layer", digest=f"sha256:{digest}", size=1000, done=1000)
+    say(event="convert", layer=0, bytes=5000)
+    if "notice" in operand:
+        say(event="notice", text="mirror \x1b[31mused")
+    one = {"digest": f"sha256:{'0' * 64 if 'baddigest' in operand else digest}",
+           "ref": "example.com/loaded:1" if verb == "load" else operand,
+           "config": {"Cmd": ["sh"]}, "size": 5000, "cached": False}
+    if verb == "load":
+        say(ok=True, images=[one, {**one, "ref": "NOT A NAME\x1b[2J"}])
+    else:
+        say(ok=True, **one)
+    return 0
+
+
+def main():
+    name = os.path.basename(sys.argv[0])
+    if name == "kosa8-image":
+        return image_worker(sys.argv[1:])
+    if sys.argv[1] == "--doctor":
+        say(checks=[{"name": "qemu", "status": "ok", "text": "QEMU 7.2.0", "hint": ""},
+                    {"name": "accelerator", "status": os.environ.get("KOSA8_FAKE", "warn"),
+                     "text": "emulation", "hint": "enable virtualisation"}],
+            qemu_version="7.2.0")
+        return 0
+    return supervisor(sys.argv[1])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
