@@ -56,15 +56,21 @@ int install_program(const char *name, char *ret, size_t size, struct err *e)
 
 int install_assets_dir(char *ret, size_t size, struct err *e)
 {
+	/* Of a build folder; of bin/; of libexec/kosa8/, where the supervisor is. */
+	static const char *const places[] = {"assets", "../lib/kosa8", "../../lib/kosa8"};
 	const char *override = getenv("KOSA8_ASSETS");
 	char dir[PATH_MAX];
 	int r;
 
 	if (override && *override)
 		return format(ret, size, e, override, "");
-	if ((r = own_dir(dir, sizeof(dir), e)) < 0 || (r = format(ret, size, e, dir, "assets")) < 0)
+	if ((r = own_dir(dir, sizeof(dir), e)) < 0)
 		return r;
-	if (access(ret, F_OK) == 0)
-		return 0;
-	return format(ret, size, e, dir, "../lib/kosa8");
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		if ((r = format(ret, size, e, dir, places[i])) < 0)
+			return r;
+		if (access(ret, F_OK) == 0)
+			return 0;
+	}
+	return 0;
 }
