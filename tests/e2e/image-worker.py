@@ -394,7 +394,7 @@ def fill(name, port, folder):
             self.images = os.path.join(folder, "images")
     t = Here()
     if name == "before":
-        t.refuses("ok", "no_space", "needs about 13", "is free", t.images, "KOSA8_HOME")
+        t.refuses("ok", "no_space", "needs about 13", "is free", "KOSA8_HOME")
         return
     if name == "control":
         t.good(t.run("pull", t.name("ok")))
