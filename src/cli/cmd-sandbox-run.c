@@ -29,20 +29,13 @@ static int check_text(const char *what, const char *s, struct err *e)
 
 static int take_command(const struct args *a, struct client_run *run, struct err *e)
 {
-	int r;
-
 	run->argv = strv_new();
-	for (size_t i = 2; i < a->operands_len; i++) {
-		if ((r = check_text("the argument", a->operands[i], e)) < 0)
-			return r;
+	for (size_t i = 2; i < a->operands_len; i++)
 		if (strv_add(&run->argv, a->operands[i]) < 0)
 			return out_of_memory(e);
-	}
 	const char *entrypoint = args_value(a, "entrypoint");
 	if (!entrypoint)
 		return run->argv ? 0 : out_of_memory(e);
-	if ((r = check_text("--entrypoint", entrypoint, e)) < 0)
-		return r;
 	run->entrypoint = strv_new();
 	if (!run->argv || !run->entrypoint ||
 		(*entrypoint && strv_add(&run->entrypoint, entrypoint) < 0))
@@ -64,9 +57,6 @@ static int take_env(const struct args *a, struct client_run *run, struct err *e)
 			continue;
 		if (!strchr(*env, '=') && asprintf(&joined, "%s=%s", *env, value) < 0)
 			return out_of_memory(e);
-		int r = check_text("--env", joined ? joined : *env, e);
-		if (r < 0)
-			return r;
 		if (strv_env_set(&run->env, joined ? joined : *env) < 0)
 			return out_of_memory(e);
 	}

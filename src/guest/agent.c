@@ -172,6 +172,13 @@ static void on_quiesce(struct agent *a, const struct frame *f)
 		quiesce_begin(&a->quiesce, number);
 }
 
+static void on_shutdown(struct agent *a, const struct frame *f)
+{
+	if (a->stop.state != STOP_NONE)
+		return reply(a, f->stream, -EALREADY, "the sandbox is shutting down");
+	stop_begin(&a->stop, f->stream, &a->runs);
+}
+
 static void on_frame(struct agent *a, const struct frame *f)
 {
 	switch (f->type) {
@@ -184,7 +191,7 @@ static void on_frame(struct agent *a, const struct frame *f)
 	case AGENT_QUIESCE:
 		return on_quiesce(a, f);
 	case AGENT_SHUTDOWN:
-		return stop_begin(&a->stop, f->stream, &a->runs);
+		return on_shutdown(a, f);
 	case AGENT_SIGNAL:
 	case AGENT_KILL:
 	case AGENT_STDIN:
@@ -303,6 +310,15 @@ static int timeout_ms(const struct agent *a)
 	return clock_left_ms(earlier(first, stop_deadline_ms(&a->stop)));
 }
 
+/* 1: there is room again, so what waited for it (input, pipes) can go on without an event. */
+static int flush(struct agent *a)
+{
+	bool had_room = mux_has_room(&a->mux);
+
+	(void)mux_flush(&a->mux);
+	return !had_room && mux_has_room(&a->mux);
+}
+
 /* All that is done between two quiescences. */
 static int step_work(struct agent *a)
 {
@@ -311,7 +327,7 @@ static int step_work(struct agent *a)
 	step_images(a);
 	step_children(a);
 	busy |= runs_step(&a->runs);
-	(void)mux_flush(&a->mux);
+	busy |= flush(a);
 	runs_clean(&a->runs);
 	step_keeper(a);
 	busy |= dns_step(&a->dns);
@@ -327,7 +343,7 @@ void agent_serve(struct agent *a)
 		busy |= step_input(a);
 		if (quiesce_is_running(&a->quiesce))
 			busy |= step_work(a);
-		(void)mux_flush(&a->mux);
+		busy |= flush(a);
 		busy |= quiesce_step(&a->quiesce, &a->mux);
 		loop_wait(&a->loop, busy ? 0 : timeout_ms(a));
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The agent after boot: one loop over the two ports, the runs, and what waits for the kernel.
- * agent_step() does one bounded round of everything; it never blocks on a guest process.
+ * The agent after boot: one loop over the two ports, the runs, and what waits for the kernel. A
+ * round does a bounded step of each and never blocks on a guest process.
  */
 #ifndef KOSA8_GUEST_AGENT_H
 #define KOSA8_GUEST_AGENT_H

@@ -125,6 +125,10 @@ void runs_start(struct runs *rs, uint32_t stream, struct agent_run *m)
 	struct run *r = find_free(rs);
 	struct err e;
 
+	if (find_run(rs, stream)) {
+		log_warn("a second RUN on stream %u was ignored", stream);
+		return;
+	}
 	if (!r)
 		(void)err_set(&e, ERR_LIMIT, EAGAIN,
 			"the sandbox has %d runs already, which is the limit", RUNS_MAX);

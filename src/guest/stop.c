@@ -11,8 +11,6 @@
 
 void stop_begin(struct stop *s, uint32_t stream, struct runs *runs)
 {
-	if (s->state != STOP_NONE)
-		return;
 	s->state = STOP_TERM;
 	s->stream = stream;
 	s->deadline_ms = clock_mono_ms() + STOP_GRACE_MS;
@@ -48,8 +46,10 @@ void stop_step(struct stop *s, struct runs *runs, struct disk *disk, struct keep
 	}
 	if (s->state == STOP_KILL && (late || !runs_any(runs)))
 		close_disk(s, disk, keeper, mux);
+	if (s->state != STOP_REPLIED)
+		return;
 	(void)mux_flush(mux);
-	if (s->state == STOP_REPLIED && (late || mux_flushed(mux))) {
+	if (late || mux_flushed(mux)) {
 		sync();
 		(void)reboot(RB_POWER_OFF);
 		log_warn("the machine cannot be switched off");

@@ -26,6 +26,7 @@ struct stop {
 	int64_t deadline_ms;
 };
 
+/* Once. */
 void stop_begin(struct stop *s, uint32_t stream, struct runs *runs);
 /* One step; does not return when the machine is switched off. */
 void stop_step(struct stop *s, struct runs *runs, struct disk *disk, struct keeper *keeper,

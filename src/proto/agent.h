@@ -11,9 +11,10 @@
  * have been lost on the mux in both directions, half a frame may be in its buffers. So the agent
  * drops all buffered input and output, discards mux input up to and including the record's 32-byte
  * nonce, writes the same nonce as the first bytes of its own output, and goes on with whole frames.
- * The supervisor does likewise: it writes the nonce first and discards input up to the nonce. The
- * nonce is random and younger than the frozen state, so it cannot occur in old bytes. Then the
- * agent sends RESUMED. All streams of the old epoch are dead: the agent reads what their programs
+ * The supervisor does likewise: it writes the nonce first, discards input up to the nonce, and sends
+ * nothing more until it has seen it (the ports have no common order: the agent may have to find the
+ * nonce among bytes that came before the record). The nonce is random and younger than the frozen
+ * state, so it cannot occur in old bytes. Then the agent sends RESUMED. All streams of the old epoch are dead: the agent reads what their programs
  * write and drops it, their stdin is at its end; the processes go on. Frames of another epoch are
  * ignored by both sides. A RESUME with the same epoch only sets clock and entropy and ends the
  * quiescence; nothing is lost on the mux and no nonce is sent.

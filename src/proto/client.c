@@ -4,8 +4,11 @@
 #include "agent.h"
 
 #include "../base/strv.h"
+#include "../base/text.h"
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 void client_run_release(struct client_run *r)
 {
@@ -31,12 +34,82 @@ static int set_u64(json_t *o, const char *key, uint64_t value)
 	return value ? set(o, key, json_integer((json_int_t)value)) : 0;
 }
 
+json_t *client_bytes_encode(char *const *v)
+{
+	json_t *a = json_array();
+
+	for (; a && v && *v; v++) {
+		size_t len = strlen(*v);
+		if (text_is_utf8(*v, len)) {
+			(void)json_array_append_new(a, json_string(*v));
+			continue;
+		}
+		char *hex = malloc(2 * len + 1);
+		if (hex)
+			text_hex(*v, len, hex);
+		(void)json_array_append_new(a, json_pack("{s:s?}", "hex", hex));
+		free(hex);
+	}
+	return a;
+}
+
+static int hex_decode(const json_t *item, char **ret, struct err *e)
+{
+	const char *hex;
+	int r = json_get_str(item, "hex", 2 * AGENT_ARGS_BYTES_MAX, &hex, e);
+
+	if (r < 0)
+		return r;
+	size_t len = strlen(hex) / 2;
+	cleanup_str char *s = calloc(1, len + 1);
+	if (!s)
+		return err_set(e, ERR_IO, ENOMEM, "out of memory");
+	if (strlen(hex) % 2 != 0 || !text_unhex(hex, (unsigned char *)s, len) || strlen(s) != len)
+		return err_set(
+			e, ERR_PROTOCOL, 0, "\"hex\" must be pairs of hex digits, none of them 00");
+	*ret = s;
+	s = NULL;
+	return 0;
+}
+
+/* A missing member is an empty vector. */
+static int bytes_decode(const json_t *o, const char *key, char ***ret, struct err *e)
+{
+	cleanup_strv char **v = strv_new();
+	json_t *array = NULL, *item;
+	size_t i, total = 0;
+	int r;
+
+	if (json_object_get(o, key) && (r = json_get_array(o, key, AGENT_ARGS_MAX, &array, e)) < 0)
+		return r;
+	json_array_foreach (array, i, item) {
+		cleanup_str char *bytes = NULL;
+		const char *s = json_string_value(item);
+		if (!s && (r = hex_decode(item, &bytes, e)) < 0)
+			return r;
+		s = s ? s : bytes;
+		if (json_is_string(item) && strlen(s) != json_string_length(item))
+			return err_set(e, ERR_PROTOCOL, 0, "\"%s\" has a NUL in it", key);
+		total += strlen(s) + 1;
+		if (total > AGENT_ARGS_BYTES_MAX)
+			return err_set(e, ERR_LIMIT, 0, "\"%s\" is longer than %u bytes", key,
+				AGENT_ARGS_BYTES_MAX);
+		if (!v || strv_add(&v, s) < 0)
+			return err_set(e, ERR_IO, ENOMEM, "out of memory");
+	}
+	if (!v)
+		return err_set(e, ERR_IO, ENOMEM, "out of memory");
+	*ret = strv_take(&v);
+	return 0;
+}
+
 int client_run_encode(const struct client_run *r, json_t *request)
 {
 	if (set_str(request, "image", r->image) < 0 ||
-		set(request, "argv", json_from_strv(r->argv)) < 0 ||
-		(r->entrypoint && set(request, "entrypoint", json_from_strv(r->entrypoint)) < 0) ||
-		set(request, "env", json_from_strv(r->env)) < 0 ||
+		set(request, "argv", client_bytes_encode(r->argv)) < 0 ||
+		(r->entrypoint &&
+			set(request, "entrypoint", client_bytes_encode(r->entrypoint)) < 0) ||
+		set(request, "env", client_bytes_encode(r->env)) < 0 ||
 		set_str(request, "cwd", r->cwd) < 0 || set_str(request, "user", r->user) < 0 ||
 		set_str(request, "name", r->name) < 0 ||
 		set_u64(request, "timeout_ms", r->timeout_ms) < 0 ||
@@ -49,16 +122,14 @@ int client_run_encode(const struct client_run *r, json_t *request)
 
 int client_run_decode(const json_t *o, struct client_run *ret, struct err *e)
 {
-	const size_t max = AGENT_ARGS_BYTES_MAX;
 	struct client_run m = {0};
 	int r;
 
 	if ((r = json_get_str(o, "image", 71, &m.image, e)) < 0 ||
-		(r = json_get_strv_or_empty(o, "argv", AGENT_ARGS_MAX, max, &m.argv, e)) < 0 ||
-		(r = json_get_strv_or_empty(o, "env", AGENT_ARGS_MAX, max, &m.env, e)) < 0 ||
+		(r = bytes_decode(o, "argv", &m.argv, e)) < 0 ||
+		(r = bytes_decode(o, "env", &m.env, e)) < 0 ||
 		(json_object_get(o, "entrypoint") &&
-			(r = json_get_strv_or_empty(
-				 o, "entrypoint", AGENT_ARGS_MAX, max, &m.entrypoint, e)) < 0) ||
+			(r = bytes_decode(o, "entrypoint", &m.entrypoint, e)) < 0) ||
 		(r = json_get_str_or(o, "cwd", 4000, NULL, &m.cwd, e)) < 0 ||
 		(r = json_get_str_or(o, "user", 256, NULL, &m.user, e)) < 0 ||
 		(r = json_get_str_or(o, "name", 63, NULL, &m.name, e)) < 0 ||

@@ -66,6 +66,10 @@ int client_run_encode(const struct client_run *r, json_t *request) must_check;
 /* Strings point into request; the vectors are owned by ret. */
 int client_run_decode(const json_t *request, struct client_run *ret, struct err *e) must_check;
 
+/* Arguments and environment are bytes, JSON strings are UTF-8: a string, or {"hex": ...} for what
+ * is not UTF-8. NULL when out of memory. */
+json_t *client_bytes_encode(char *const *v);
+
 /* The "error" member of a failed result, and back. */
 json_t *client_error_encode(const struct err *e);
 void client_error_decode(const json_t *error, struct err *ret);

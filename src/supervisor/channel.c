@@ -100,6 +100,15 @@ static int broken(struct channel *ch, struct err *why)
 	return err_code(why);
 }
 
+/* What was held is sent now. */
+static int open_up(struct channel *ch)
+{
+	ch->state = CHANNEL_OPEN;
+	int r = queue_bytes(&ch->out, ch->held.bytes.data, ch->held.bytes.len);
+	queue_release(&ch->held);
+	return r;
+}
+
 int channel_resume(struct channel *ch, bool new_epoch, struct err *e)
 {
 	struct agent_resume r = {.epoch = ch->epoch, .quiesce = ch->quiesce};
@@ -111,11 +120,8 @@ int channel_resume(struct channel *ch, bool new_epoch, struct err *e)
 		random_bytes(ch->nonce, sizeof(ch->nonce));
 		if (queue_bytes(&ch->out, ch->nonce, sizeof(ch->nonce)) < 0)
 			return err_set(e, ERR_IO, ENOMEM, "out of memory");
-	} else if (ch->state == CHANNEL_HELD) {
-		ch->state = CHANNEL_OPEN;
-		if (queue_bytes(&ch->out, ch->held.bytes.data, ch->held.bytes.len) < 0)
-			return err_set(e, ERR_IO, ENOMEM, "out of memory");
-		queue_release(&ch->held);
+	} else if (ch->state == CHANNEL_HELD && open_up(ch) < 0) {
+		return err_set(e, ERR_IO, ENOMEM, "out of memory");
 	}
 	memcpy(r.nonce, ch->nonce, sizeof(r.nonce));
 	random_bytes(r.entropy, sizeof(r.entropy));
@@ -143,7 +149,8 @@ uint32_t channel_quiesce(struct channel *ch)
 void channel_send(
 	struct channel *ch, uint16_t type, uint32_t stream, const void *payload, size_t len)
 {
-	struct queue *q = ch->state == CHANNEL_HELD ? &ch->held : &ch->out;
+	bool hold = ch->state == CHANNEL_HELD || ch->state == CHANNEL_SYNCING;
+	struct queue *q = hold ? &ch->held : &ch->out;
 	struct err e;
 
 	if (ch->state == CHANNEL_BROKEN)
@@ -236,16 +243,17 @@ static int handle_frame(struct channel *ch, const struct frame *f)
 }
 
 /* Drops everything up to and including the nonce; keeps a tail that may be its beginning. */
-static void sync_input(struct channel *ch)
+static int sync_input(struct channel *ch)
 {
 	unsigned char *at = memmem(ch->in.data, ch->in.len, ch->nonce, sizeof(ch->nonce));
 
 	if (at) {
 		buf_consume(&ch->in, (size_t)(at - ch->in.data) + sizeof(ch->nonce));
-		ch->state = CHANNEL_OPEN;
+		return open_up(ch);
 	} else if (ch->in.len >= sizeof(ch->nonce)) {
 		buf_consume(&ch->in, ch->in.len - sizeof(ch->nonce) + 1);
 	}
+	return 0;
 }
 
 static int parse_input(struct channel *ch)
@@ -254,8 +262,8 @@ static int parse_input(struct channel *ch)
 	size_t at = 0;
 	int n = 0;
 
-	if (ch->state == CHANNEL_SYNCING)
-		sync_input(ch);
+	if (ch->state == CHANNEL_SYNCING && sync_input(ch) < 0)
+		return -ENOMEM;
 	if (ch->state == CHANNEL_SYNCING)
 		return 0;
 	while (ch->state != CHANNEL_BROKEN &&

@@ -5,9 +5,9 @@
  * are handed up. Everything that arrives is hostile.
  *
  * States, and what is allowed in each:
- *   SYNCING    input is discarded up to the nonce; sending is allowed (the nonce went first)
- *   OPEN       all
- *   HELD       a QUIESCE is out: whatever is sent waits in `held` until channel_resume()
+ *   SYNCING    input is discarded up to the nonce; our nonce went out, what is sent waits in
+ * `held`: the agent may still be looking for the nonce and keeps little meanwhile OPEN       all
+ *   HELD       a QUIESCE is out: what is sent waits in `held` until channel_resume()
  *   BROKEN     nothing; the owner was told once
  *
  * One step is channel_process(); it needs no event loop, so a test can drive it over a socketpair.

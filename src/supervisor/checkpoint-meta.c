@@ -14,10 +14,11 @@
 #define META_BYTES_MAX (64u * 1024)
 
 void checkpoint_meta_init(
-	struct checkpoint_meta *m, const struct vm_host *host, const struct template *t)
+	struct checkpoint_meta *m, const struct vm_host *host, const struct vm_template *t)
 {
 	*m = (struct checkpoint_meta){0};
 	(void)snprintf(m->template_key, sizeof(m->template_key), "%s", t->key);
+	(void)snprintf(m->template_ram, sizeof(m->template_ram), "%s", t->ram_id);
 	(void)snprintf(m->qemu_version, sizeof(m->qemu_version), "%s", host->qemu_version);
 	(void)snprintf(m->machine, sizeof(m->machine), "%s", host->machine);
 	(void)snprintf(m->accel, sizeof(m->accel), "%s", vm_accel_name(host->accel));
@@ -32,10 +33,10 @@ static json_t *encode(const struct checkpoint_meta *m)
 		(void)json_array_append_new(
 			images, json_pack("{s:i, s:s}", "lun", (int)m->images[i].lun, "digest",
 					m->images[i].digest));
-	return json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o}", "version",
-		META_VERSION, "template", m->template_key, "qemu", m->qemu_version, "machine",
-		m->machine, "accel", m->accel, "cpu", m->cpu, "layer", m->layer, "pages",
-		m->pages_hash, "device", m->device_hash, "images", images);
+	return json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o}", "version",
+		META_VERSION, "template", m->template_key, "ram", m->template_ram, "qemu",
+		m->qemu_version, "machine", m->machine, "accel", m->accel, "cpu", m->cpu, "layer",
+		m->layer, "pages", m->pages_hash, "device", m->device_hash, "images", images);
 }
 
 static int hash_file(
@@ -117,6 +118,7 @@ static int decode(const json_t *o, struct checkpoint_meta *m, struct err *e)
 			"the checkpoint's format is version %llu, this kosa8 reads version %d",
 			(unsigned long long)version, META_VERSION);
 	if ((r = get_text(o, "template", m->template_key, sizeof(m->template_key), e)) < 0 ||
+		(r = get_text(o, "ram", m->template_ram, sizeof(m->template_ram), e)) < 0 ||
 		(r = get_text(o, "qemu", m->qemu_version, sizeof(m->qemu_version), e)) < 0 ||
 		(r = get_text(o, "machine", m->machine, sizeof(m->machine), e)) < 0 ||
 		(r = get_text(o, "accel", m->accel, sizeof(m->accel), e)) < 0 ||

@@ -13,6 +13,7 @@
 
 struct checkpoint_meta {
 	char template_key[TEMPLATE_KEY_SIZE];
+	char template_ram[TEMPLATE_ID_SIZE];
 	char qemu_version[64];
 	char machine[32];
 	char accel[16];
@@ -26,7 +27,7 @@ struct checkpoint_meta {
 
 /* What this host and template are; images and hashes are left to the caller. */
 void checkpoint_meta_init(
-	struct checkpoint_meta *m, const struct vm_host *host, const struct template *t);
+	struct checkpoint_meta *m, const struct vm_host *host, const struct vm_template *t);
 /* Hashes pages and device in the checkpoint's folder and writes meta.json there. */
 int checkpoint_meta_write(struct checkpoint_meta *m, int dirfd,
 	char ret_hash[static SHA256_HEX_SIZE], struct err *e) must_check;

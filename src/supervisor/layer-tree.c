@@ -61,6 +61,29 @@ int layer_path_of(struct supervisor *s, const char *top, const char *more, struc
 	return 0;
 }
 
+#define DISK_ID_FILE "disk-id"
+
+int layer_tree_check_base(
+	struct supervisor *s, const struct vm_template *t, bool is_new, struct err *e)
+{
+	cleanup_buf struct buf b = {0};
+	size_t len = strlen(t->disk_id);
+	int r;
+
+	buf_init(&b, TEMPLATE_ID_SIZE);
+	if (is_new)
+		r = file_write_atomic(s->dirfd, DISK_ID_FILE, t->disk_id, len, 0600, true);
+	else
+		r = file_read(s->dirfd, DISK_ID_FILE, &b);
+	if (r < 0)
+		return err_errno(e, -r, "the sandbox's record of its disk");
+	if (!is_new && (b.len != len || memcmp(b.data, t->disk_id, len) != 0))
+		return err_set(e, ERR_INCOMPATIBLE, 0,
+			"the sandbox's disk stands on a template disk that this machine no longer "
+			"has");
+	return 0;
+}
+
 /* A layer that only exists for others' sake, or for none's. */
 struct orphan {
 	const struct layer_row *layer; /* NULL: there is none */

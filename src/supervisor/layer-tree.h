@@ -19,6 +19,12 @@ void layer_path_release(struct layer_path *c);
 int layer_path_of(struct supervisor *s, const char *top, const char *more, struct layer_path *ret,
 	struct err *e) must_check;
 
+/* sandboxes/ID/disk-id: the template's disk that the lowest layers stand on. A template that was
+ * made anew may have another one: ERR_INCOMPATIBLE. is_new: there are no layers yet, it is written.
+ */
+int layer_tree_check_base(
+	struct supervisor *s, const struct vm_template *t, bool is_new, struct err *e) must_check;
+
 /* Frees what no checkpoint and no machine needs: at once where nothing stands on a layer; where one
  * layer does, by merging into it. A merge that the running machine has to do is started (one at a
  * time, *ret_merging true): call again after its VM_EVENT_MERGED. */

@@ -35,7 +35,7 @@ struct machine_events {
 
 struct machine_source {
 	const struct vm_host *host;
-	const struct template *template; /* only used during the call */
+	const struct vm_template *template; /* only used during the call */
 	int layers_dirfd;
 	int images_dirfd;
 	const char *const *layers; /* from the bottom to the writable top */

@@ -20,7 +20,7 @@
 struct rewind {
 	struct op *op;
 	struct machine *next;
-	struct template template;
+	struct vm_template template;
 	struct checkpoint_row checkpoint;
 	char layer[CATALOG_ID_SIZE]; /* the fresh one */
 	bool made_layer;
@@ -116,7 +116,12 @@ static int open_checkpoint(struct rewind *w, struct checkpoint_meta *meta, int *
 		return err_wrap(e, "checkpoint %s", w->checkpoint.id);
 	if ((r = template_open(s->templates_dirfd, meta->template_key, &w->template, e)) < 0)
 		return err_wrap(e, "checkpoint %s stands on a template", w->checkpoint.id);
-	return 0;
+	/* Pages say what differs from one RAM: over another they would be nonsense. */
+	if (strcmp(meta->template_ram, w->template.ram_id) != 0)
+		return err_set(e, ERR_INCOMPATIBLE, 0,
+			"checkpoint %s stands on a template that had to be made anew since",
+			w->checkpoint.id);
+	return layer_tree_check_base(s, &w->template, false, e);
 }
 
 /* The former machine stands still while the next one starts: the host's CPUs are for the new one,

@@ -180,7 +180,7 @@ static void describe(struct op *op, const struct run *r)
 	struct err e;
 
 	(void)json_object_set_new(op->bound, "image", json_string(r->spec.image));
-	(void)json_object_set_new(op->detail, "argv", json_from_strv(r->spec.argv));
+	(void)json_object_set_new(op->detail, "argv", client_bytes_encode(r->spec.argv));
 	if (catalog_sandbox_get(op->s->catalog, op->s->row.id, &row, &e) == 0 && *row.checkpoint &&
 		catalog_checkpoint_find(
 			op->s->catalog, op->s->row.id, row.checkpoint, &checkpoint, &e) == 0)

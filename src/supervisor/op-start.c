@@ -155,7 +155,7 @@ static int start_machine(struct op *op, struct err *e)
 
 	tidy(s);
 	r = template_ensure(&s->host, &config, s->templates_dirfd, notice, op, &s->template, e);
-	if (r < 0)
+	if (r < 0 || (r = layer_tree_check_base(s, &s->template, *s->row.layer == '\0', e)) < 0)
 		return r;
 	if (*s->row.layer == '\0') {
 		random_hex(st->layer, CATALOG_ID_SIZE - 1);

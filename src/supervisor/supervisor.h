@@ -39,7 +39,7 @@ struct supervisor {
 	struct spec spec;
 	char policy_hash[65];
 	struct vm_host host;
-	struct template template;
+	struct vm_template template;
 	struct machine *machine; /* NULL while starting and ending */
 	bool disk_full;		 /* QEMU waits for space on the host */
 	uv_timer_t disk_timer;

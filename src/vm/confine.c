@@ -5,16 +5,19 @@
  *
  *   limits       must        no core dump: it would hold the guest's memory
  *                should      enough descriptors for a long layer chain
- *   privileges   must        no_new_privs
- *   namespaces   should      own user, network and IPC namespace. No id is mapped, so exec drops
- *                            every capability, root's as well; there is no network to reach.
+ *   privileges   must        no_new_privs; no capability, root's QEMU neither
+ *   namespaces   should      own user, network and IPC namespace, without any id mapped: there is
+ *                            no network to reach. (Not possible in a chroot, or where the
+ *                            distribution keeps it from ordinary users.)
  *                must not    lose PR_SET_PDEATHSIG: changing credentials clears it, it is set anew
  *                must not    keep the supervisor from the process's memory: it owns the namespace
  *   system calls must        no new socket (all it needs are inherited), no io_uring (it could do
- *                            what this filter denies), nothing that looks into or signals other
- * processes or changes mounts or namespaces. QEMU adds its own filter (-sandbox). must        RAM
- * is opened read-only, see below files        should      Landlock: read and execute below /usr,
- * the files listed, /dev/kvm; all else, and every TCP port, is closed
+ *                            what this filter denies), no look into other processes, no signal to
+ *                            them, no change of mounts or namespaces. QEMU adds its own filter
+ *                            (-sandbox).
+ *                must        RAM is opened read-only, see below
+ *   files        should      Landlock: read and execute below /usr, the files listed, /dev/kvm; all
+ *                            else, and every TCP port, is closed
  *
  * The template's RAM is shared by all sandboxes of that configuration, so a QEMU that was taken
  * over must not hold it open for writing. But QEMU before 8.2 knows no read-only file behind a
@@ -27,6 +30,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/landlock.h>
 #include <linux/seccomp.h>
@@ -55,9 +59,21 @@ static int limits(void)
 	return 0;
 }
 
+/* With no_new_privs exec does not give them back, not even to uid 0. */
+static int drop_capabilities(void)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {0};
+
+	return syscall(SYS_capset, &header, none) < 0 ? -errno : 0;
+}
+
 static int namespaces(pid_t parent)
 {
 	(void)unshare(CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWIPC);
+	int r = drop_capabilities();
+	if (r < 0)
+		return r;
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
 		return -errno;
 	return getppid() == parent ? 0 : -ESRCH; /* it died before the prctl */

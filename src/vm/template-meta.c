@@ -198,7 +198,7 @@ static int read_meta(int dirfd, json_t **ret, struct err *e)
 	return r;
 }
 
-static int read_fields(const json_t *meta, const char *key, struct template *ret, struct err *e)
+static int read_fields(const json_t *meta, const char *key, struct vm_template *ret, struct err *e)
 {
 	uint64_t format, cpus, memory, disk;
 	const char *found, *ram_hash, *disk_hash;
@@ -225,10 +225,10 @@ static int read_fields(const json_t *meta, const char *key, struct template *ret
 	return 0;
 }
 
-int template_meta_check(int dirfd, const char *key, struct template *ret, struct err *e)
+int template_meta_check(int dirfd, const char *key, struct vm_template *ret, struct err *e)
 {
 	cleanup_json *meta = NULL;
-	struct template t = {.dirfd = -1};
+	struct vm_template t = {.dirfd = -1};
 	bool changed = false;
 	struct err ignored;
 	int r;

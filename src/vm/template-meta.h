@@ -20,6 +20,7 @@ int template_meta_write(int dirfd, const char *key, const struct vm_host *host,
 /* Reads it and checks the files: by identity (inode, size, mtime, ctime), and when that differs, as
  * after a restored backup, by their hashes; then the identity is written anew. Fills in all of
  * ret but dirfd. ERR_CORRUPT. */
-int template_meta_check(int dirfd, const char *key, struct template *ret, struct err *e) must_check;
+int template_meta_check(
+	int dirfd, const char *key, struct vm_template *ret, struct err *e) must_check;
 
 #endif

@@ -21,7 +21,7 @@
 #define KEY_TEXT_MAX 65536u
 #define SUFFIX_SIZE (TEMPLATE_KEY_SIZE + 16)
 
-void template_release(struct template *t)
+void template_release(struct vm_template *t)
 {
 	t->dirfd = fd_close(t->dirfd);
 }
@@ -51,9 +51,9 @@ static int make_key(const struct vm_host *host, const struct vm_config *config,
 	return 0;
 }
 
-int template_open(int templates_dirfd, const char *key, struct template *ret, struct err *e)
+int template_open(int templates_dirfd, const char *key, struct vm_template *ret, struct err *e)
 {
-	struct template t;
+	struct vm_template t;
 	int r;
 
 	if (strlen(key) != TEMPLATE_KEY_SIZE - 1 || strspn(key, "0123456789abcdef") != strlen(key))
@@ -136,7 +136,8 @@ static int lock(int dirfd, const char *key, void (*notice)(const char *text, voi
 }
 
 int template_ensure(const struct vm_host *host, const struct vm_config *config, int templates_dirfd,
-	void (*notice)(const char *text, void *ctx), void *ctx, struct template *ret, struct err *e)
+	void (*notice)(const char *text, void *ctx), void *ctx, struct vm_template *ret,
+	struct err *e)
 {
 	char key[TEMPLATE_KEY_SIZE], text[200];
 	int r = make_key(host, config, key, e);

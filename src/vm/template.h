@@ -42,23 +42,22 @@ struct vm_config {
 /* The first digits of the hash of ram and of disk.raw. */
 #define TEMPLATE_ID_SIZE 17
 
-struct template
-{
+struct vm_template {
 	char key[TEMPLATE_KEY_SIZE];
 	char ram_id[TEMPLATE_ID_SIZE];
 	char disk_id[TEMPLATE_ID_SIZE];
 	struct vm_config config;
 	int dirfd;
 };
-void template_release(struct template *t);
+void template_release(struct vm_template *t);
 
 /* The complete template, made if need be (seconds; notice is called with a line for people when it
  * has to be made). */
 int template_ensure(const struct vm_host *host, const struct vm_config *config, int templates_dirfd,
-	void (*notice)(const char *text, void *ctx), void *ctx, struct template *ret,
+	void (*notice)(const char *text, void *ctx), void *ctx, struct vm_template *ret,
 	struct err *e) must_check;
 /* An existing one by key, for a checkpoint: ERR_NOT_FOUND, ERR_CORRUPT. */
 int template_open(
-	int templates_dirfd, const char *key, struct template *ret, struct err *e) must_check;
+	int templates_dirfd, const char *key, struct vm_template *ret, struct err *e) must_check;
 
 #endif

@@ -39,7 +39,7 @@ struct vm_image {
 
 struct vm_start {
 	const struct vm_host *host;
-	const struct template *template;
+	const struct vm_template *template;
 	int layers_dirfd;
 	/* The chain of layer ids from the bottom (on the template's disk) to the writable top. */
 	const char *const *layers;

@@ -18,6 +18,8 @@ AWKWARD = ["a b", "$HOME", "x'y", "", "*", "n\nl"]
 def test_arguments_arrive_exactly(t):
     result = t.home.run(t.box, SCRATCH, "/fixture", "argv", *AWKWARD)
     equal(result.out.split(b"\0"), [a.encode() for a in AWKWARD] + [b""], "arguments")
+    result = t.home.run(t.box, SCRATCH, "/fixture", "argv", os.fsdecode(b"\xff not \xfe text"))
+    equal(result.out, b"\xff not \xfe text\0", "bytes that are no text")
 
 
 def test_flags_after_the_image_belong_to_the_command(t):

@@ -341,7 +341,7 @@ def stdin_that_nobody_reads(g, bench):
         g.send(vm.STDIN, run.stream, b'z' * n)
         run.stdin_window -= n
         sent += n
-    equal(sent, 1 << 20, 'a program that closed its stdin does not stop the sender')
+    check(sent >= 1 << 20, 'a program that closed its stdin does not stop the sender')
     g.wait(lambda: run.over)
     equal((bytes(run.out), run.exit), (b'closed\nend\n', (vm.EXITED, 0)), 'and goes on')
     run = g.start(BUSYBOX, ['sleep', '99'], stdin=True)

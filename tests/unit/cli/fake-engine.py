@@ -201,7 +201,7 @@ def run_junk(c, _args):
 
 
 def run_argv(c, args):
-    c.write(STDOUT, b"\0".join(a.encode() for a in args) + b"\0")
+    c.write(STDOUT, b"\0".join(os.fsencode(a) for a in args) + b"\0")
     c.run_result("exited")
 
 
@@ -211,7 +211,8 @@ def run_failed(c, _args):
 
 
 def handle_run(c, request):
-    argv = request["argv"] or ["exit", "0"]
+    argv = [a if isinstance(a, str) else bytes.fromhex(a["hex"]).decode("utf-8", "surrogateescape")
+            for a in request["argv"]] or ["exit", "0"]
     what, args = argv[0], argv[1:]
     if what == "notfound":
         return c.error("cmd_not_found", "notfound: there is no such program")

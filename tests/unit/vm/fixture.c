@@ -78,13 +78,16 @@ static void make_assets(struct fixture *f, const char *from, const char *agent)
 void fixture_init(struct fixture *f, int argc, char **argv)
 {
 	char path[4096];
+	const char *assets = getenv("KOSA8_ASSETS");
 
+	if (!assets || !*assets)
+		assets = argc == 3 ? argv[1] : "";
 	*f = (struct fixture){.config = {.cpus = 2, .memory_mb = 256, .disk_gb = 1}};
 	(void)setvbuf(stdout, NULL, _IOLBF, 0);
-	(void)snprintf(path, sizeof(path), "%s/vmlinuz", argc == 3 ? argv[1] : "");
-	if (access(path, R_OK) < 0) {
-		printf("1..0 # SKIP there are no guest assets in %s\n", argc == 3 ? argv[1] : "?");
-		exit(getenv("KOSA8_TEST_ALL") ? 1 : 77);
+	(void)snprintf(path, sizeof(path), "%s/vmlinuz", assets);
+	if (argc != 3 || access(path, R_OK) < 0) {
+		printf("1..0 # SKIP there are no guest assets in %s\n", assets);
+		exit(getenv("CI") ? 1 : 0);
 	}
 	(void)snprintf(f->path, sizeof(f->path), "/tmp/kosa8-vm-test.XXXXXX");
 	if (!mkdtemp(f->path))
@@ -95,7 +98,7 @@ void fixture_init(struct fixture *f, int argc, char **argv)
 	f->log_fd = openat(f->dirfd, "qemu.log", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	if (f->dirfd < 0 || f->templates < 0 || f->layers < 0 || f->log_fd < 0)
 		fail("the temporary folders");
-	make_assets(f, argv[1], argv[2]);
+	make_assets(f, assets, argv[2]);
 	if (vm_host_probe(f->assets, f->dirfd, &f->host, &f->e) < 0) {
 		printf("Bail out! %s\n", f->e.what);
 		exit(1);
@@ -187,8 +190,8 @@ static bool resume(struct guest *g)
 	       find_nonce(g, r.nonce) && next_frame(g, AGENT_RESUMED, 0, NULL);
 }
 
-bool guest_start(struct guest *g, struct fixture *f, const struct template *t, const char *layers,
-	int pages_fd, int device_fd, uint32_t epoch)
+bool guest_start(struct guest *g, struct fixture *f, const struct vm_template *t,
+	const char *layers, int pages_fd, int device_fd, uint32_t epoch)
 {
 	char ids[256], *save, *id;
 	const char *list[16];

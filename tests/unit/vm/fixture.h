@@ -21,8 +21,8 @@ struct fixture {
 	int log_fd;
 };
 
-/* argv: the folder with vmlinuz and initramfs, the mini-agent. When the assets are not there: exits
- * with 77 (skipped) and says so, or with 1 when KOSA8_TEST_ALL is set. */
+/* argv: the folder with vmlinuz and initramfs (KOSA8_ASSETS overrides it), the mini-agent. When the
+ * assets are not there, the program ends: skipped, or failed when CI is set in the environment. */
 void fixture_init(struct fixture *f, int argc, char **argv);
 void fixture_release(struct fixture *f);
 /* A new empty file, open for both. */
@@ -35,8 +35,8 @@ struct guest {
 };
 /* Starts a VM on these layers ("a b c") and this state (pages_fd -1: the template's), runs it, and
  * brings its agent to a new epoch. */
-bool guest_start(struct guest *g, struct fixture *f, const struct template *t, const char *layers,
-	int pages_fd, int device_fd, uint32_t epoch);
+bool guest_start(struct guest *g, struct fixture *f, const struct vm_template *t,
+	const char *layers, int pages_fd, int device_fd, uint32_t epoch);
 void guest_release(struct guest *g);
 /* Sends a command; the answer to the last one sent, valid until the next, "" when there is none; or
  * both. */

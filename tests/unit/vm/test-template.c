@@ -28,7 +28,7 @@ static void heard(const char *text, void *ctx)
 	++*(int *)ctx;
 }
 
-static int ensure(struct template *t, int *ret_notices)
+static int ensure(struct vm_template *t, int *ret_notices)
 {
 	*ret_notices = 0;
 	int r = template_ensure(&f.host, &f.config, f.templates, heard, ret_notices, t, &f.e);
@@ -56,7 +56,7 @@ static void killed_maker(void)
 {
 	char name[128], event[4096];
 	cleanup_fd int watch = inotify_init1(IN_CLOEXEC);
-	struct template t;
+	struct vm_template t;
 
 	(void)snprintf(name, sizeof(name), "%s/templates", f.path);
 	OK(watch >= 0 && inotify_add_watch(watch, name, IN_CREATE) >= 0, "watching the folder");
@@ -79,7 +79,7 @@ static void killed_maker(void)
 
 static void made_once(void)
 {
-	struct template t, u;
+	struct vm_template t, u;
 	struct stat st;
 	int notices;
 
@@ -112,7 +112,7 @@ static void made_once(void)
 
 static void touched(void)
 {
-	struct template t, u;
+	struct vm_template t, u;
 	struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
 	int notices;
 
@@ -145,7 +145,7 @@ static void touched(void)
 /* A guest that panics at once: its console is in the error, and nothing is left. */
 static void broken_guest(void)
 {
-	struct template t;
+	struct vm_template t;
 	int notices, before = entries();
 	static const char init[] = "#!/nothing\n";
 

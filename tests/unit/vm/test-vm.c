@@ -23,7 +23,7 @@ struct checkpoint {
 };
 
 static struct fixture f;
-static struct template t = {.dirfd = -1};
+static struct vm_template t = {.dirfd = -1};
 static int template_device = -1;
 static uint32_t epoch;
 
