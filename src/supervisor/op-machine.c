@@ -169,6 +169,14 @@ void op_stop_by_signal(struct supervisor *s)
 		.detail = json_object(),
 		.actor = {.kind = "agent", .name = "SIGTERM", .uid = getuid(), .pid = getpid()}};
 	op_submit(op);
+	for (op = s->ops; op; op = op->next)
+		if (op->kind == &op_stop)
+			return;
+	/* Not even that could be begun (its record, the state directory): whoever sends the signal
+	 * would use another one next. */
+	struct err why;
+	(void)err_set(&why, ERR_CANCELLED, 0, "the supervisor was ended by a signal");
+	supervisor_end(s, SANDBOX_STOPPED, NULL, &why, NULL);
 }
 
 const struct op_kind op_stop = {.name = "stop",
