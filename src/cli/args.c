@@ -221,7 +221,7 @@ static int check_count(const struct args *a, struct err *e)
 
 	command_title(c, title);
 	if (a->operands_len < c->operands_min)
-		return err_set(e, ERR_USAGE, 0, "%s: something is missing", title);
+		return err_set(e, ERR_USAGE, 0, "%s: not enough operands", title);
 	if (a->operands_len > c->operands_max)
 		return err_set(e, ERR_USAGE, 0, "%s: \"%.80s\" is one argument too many", title,
 			a->operands[c->operands_max]);

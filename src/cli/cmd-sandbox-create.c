@@ -86,14 +86,15 @@ static int check_name(const char *name, struct err *e)
 }
 
 /* The row is there; all that follows from it is undone by the caller. */
-static int start_new(struct context *c, const struct sandbox_row *row, int lock_fd, struct err *e)
+static int start_new(struct context *c, const struct sandbox_row *row, int lock_fd,
+	struct action *a, struct err *e)
 {
 	struct sandbox s = {.row = *row};
 
 	s.dirfd = home_sandbox_dir(&c->home, row->id, false, e);
 	if (s.dirfd < 0)
 		return s.dirfd;
-	int r = supervisor_start(c, &s, lock_fd, "new", NULL, e);
+	int r = supervisor_start(c, &s, lock_fd, "new", NULL, a, e);
 	s.dirfd = fd_close(s.dirfd);
 	return r;
 }
@@ -117,7 +118,7 @@ static int create(
 
 	if (r >= 0) {
 		a->event.sandbox_id = row.id;
-		r = start_new(c, &row, lock, e);
+		r = start_new(c, &row, lock, a, e);
 		if (r < 0)
 			r = undo(c, row.id, r);
 	}

@@ -60,6 +60,8 @@ int action_end(struct context *c, struct action *a, int result, struct err *e)
 {
 	struct err second;
 
+	if (a->seq == 0)
+		return result;
 	if (result >= 0) {
 		int r = audit_end(c->audit, &a->event, a->seq, "ok", e);
 		return r < 0 ? r : result;

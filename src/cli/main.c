@@ -15,12 +15,13 @@
 
 #define EXIT_USAGE 2
 
-/* A closed stdin, stdout or stderr would be taken by the next file that is opened. */
+/* A closed stdin, stdout or stderr would be taken by the next file that is opened. Using one stays
+ * an error: they are opened the wrong way round. */
 static int fill_standard_fds(void)
 {
 	for (int fd = 0; fd < 3; fd++)
 		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
-			open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY) != fd)
+			open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
 			return -1;
 	return 0;
 }

@@ -79,11 +79,16 @@ static int spawn_supervisor(
 	return spawn_start(&sp, &pid, NULL, e);
 }
 
-static json_t *start_request(const struct context *c, const char *mode, const char *checkpoint)
+/* With the record that was begun: the supervisor ends it, whatever becomes of this process. */
+static json_t *start_request(
+	const struct context *c, const char *mode, const char *checkpoint, const struct action *a)
 {
 	json_t *request = context_request(c, "start");
 
 	if (request && json_object_set_new(request, "mode", json_string(mode)) == 0 &&
+		json_object_set_new(request, "record",
+			json_pack("{s:I, s:s}", "seq", (json_int_t)a->seq, "action",
+				a->event.action)) == 0 &&
 		(!checkpoint ||
 			json_object_set_new(request, "checkpoint", json_string(checkpoint)) == 0))
 		return request;
@@ -92,9 +97,9 @@ static json_t *start_request(const struct context *c, const char *mode, const ch
 }
 
 int supervisor_start(const struct context *c, const struct sandbox *s, int lock_fd,
-	const char *mode, const char *checkpoint, struct err *e)
+	const char *mode, const char *checkpoint, struct action *a, struct err *e)
 {
-	cleanup_json *request = start_request(c, mode, checkpoint);
+	cleanup_json *request = start_request(c, mode, checkpoint, a);
 	cleanup_json *result = NULL;
 	cleanup_connection struct connection con = {.fd = -1};
 	off_t log_size = 0;
@@ -114,8 +119,10 @@ int supervisor_start(const struct context *c, const struct sandbox *s, int lock_
 	if (r < 0 || (r = connection_request(&con, request, e)) < 0)
 		return r;
 	r = connection_wait(&con, -1, &result, e);
-	if (!con.lost)
+	if (!con.lost) {
+		a->seq = 0;
 		return r;
+	}
 	(void)err_hint(e, "kosa8 doctor");
 	return explain(s->dirfd, log_size, e);
 }
@@ -158,6 +165,6 @@ int sandbox_start(struct context *c, const struct sandbox *s,
 				   .detail = detail}};
 	if ((r = action_begin(c, &a, e)) < 0)
 		return r;
-	r = supervisor_start(c, s, lock, checkpoint ? "rewind" : "boot", id, e);
+	r = supervisor_start(c, s, lock, checkpoint ? "rewind" : "boot", id, &a, e);
 	return action_end(c, &a, r, e);
 }

@@ -11,7 +11,7 @@
  * "rewind" (with the checkpoint's id). Returns when the supervisor is ready or has failed; notices
  * are shown. */
 int supervisor_start(const struct context *c, const struct sandbox *s, int lock_fd,
-	const char *mode, const char *checkpoint, struct err *e) must_check;
+	const char *mode, const char *checkpoint, struct action *a, struct err *e) must_check;
 /* Takes the lock of a sandbox that is not alive and starts it: from its disk (checkpoint NULL),
  * recorded as sandbox.start, or from a checkpoint, recorded as rewind. */
 int sandbox_start(struct context *c, const struct sandbox *s,

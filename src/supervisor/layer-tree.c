@@ -4,6 +4,7 @@
 #include "../base/fd.h"
 #include "../base/file.h"
 #include "../base/log.h"
+#include "../base/space.h"
 #include "../vm/layer.h"
 
 #include <dirent.h>
@@ -75,6 +76,8 @@ int layer_tree_check_base(
 		r = file_write_atomic(s->dirfd, DISK_ID_FILE, t->disk_id, len, 0600, true);
 	else
 		r = file_read(s->dirfd, DISK_ID_FILE, &b);
+	if (r == -ENOSPC)
+		return space_error(s->dirfd, "the sandbox", 0, e);
 	if (r < 0)
 		return err_errno(e, -r, "the sandbox's record of its disk");
 	if (!is_new && (b.len != len || memcmp(b.data, t->disk_id, len) != 0))

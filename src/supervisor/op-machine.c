@@ -6,6 +6,7 @@
 
 #include "../base/file.h"
 #include "../base/log.h"
+#include "../base/space.h"
 #include "../base/text.h"
 
 #include <errno.h>
@@ -90,6 +91,14 @@ static void on_stop_closed(uv_handle_t *handle)
 	free(handle->data);
 }
 
+static int no_space(struct supervisor *s, struct err *e)
+{
+	(void)space_error(s->layers_dirfd, "what the guest has to write before it can stop", 0, e);
+	return err_hint(e,
+		"free some space, then stop again; kosa8 sandbox rm --force %s throws it away",
+		s->row.name);
+}
+
 static void on_stop_timeout(uv_timer_t *timer)
 {
 	struct stop *st = timer->data;
@@ -97,6 +106,13 @@ static void on_stop_timeout(uv_timer_t *timer)
 	struct op *op = st->op;
 	struct err why;
 
+	if (s->disk_full) {
+		/* It goes on powering down when there is space; ended now, it would lose data. */
+		s->stopping = true;
+		(void)no_space(s, &why);
+		op_fail(op, &why);
+		return;
+	}
 	log_warn("the guest did not power down in %d s: ended", STOP_MS / 1000);
 	(void)err_set(&why, ERR_CANCELLED, 0, "the sandbox was stopped");
 	supervisor_end(s, SANDBOX_STOPPED, NULL, &why, op);
@@ -116,6 +132,12 @@ static void stop(struct op *op)
 	struct stop *st = calloc(1, sizeof(*st));
 	struct err e;
 
+	if (st && s->disk_full) {
+		free(st);
+		(void)no_space(s, &e);
+		op_fail(op, &e);
+		return;
+	}
 	if (!st) {
 		(void)err_set(&e, ERR_IO, ENOMEM, "out of memory");
 		op_fail(op, &e);
@@ -153,7 +175,11 @@ bool op_stop_ended(struct supervisor *s)
 		op_succeed(op, json_pack("{s:b}", "clean", 1));
 		return true;
 	}
-	return false;
+	if (s->stopping) {
+		(void)err_set(&why, ERR_CANCELLED, 0, "the sandbox was stopped");
+		supervisor_end(s, SANDBOX_STOPPED, NULL, &why, NULL);
+	}
+	return s->stopping;
 }
 
 void op_stop_by_signal(struct supervisor *s)
@@ -164,6 +190,7 @@ void op_stop_by_signal(struct supervisor *s)
 		return;
 	*op = (struct op){.kind = &op_stop,
 		.s = s,
+		.action = op_stop.action,
 		.request = json_object(),
 		.bound = json_object(),
 		.detail = json_object(),
@@ -196,7 +223,7 @@ static void destroy(struct op *op)
 }
 
 const struct op_kind op_destroy = {
-	.name = "destroy", .action = "sandbox.destroy", .immediate = true, .start = destroy};
+	.name = "destroy", .action = "sandbox.kill", .immediate = true, .start = destroy};
 
 /* ---- checkpoint-rm: the row, the folder, then the layers that nobody needs now ---- */
 

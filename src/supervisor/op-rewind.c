@@ -117,10 +117,13 @@ static int open_checkpoint(struct rewind *w, struct checkpoint_meta *meta, int *
 	if ((r = template_open(s->templates_dirfd, meta->template_key, &w->template, e)) < 0)
 		return err_wrap(e, "checkpoint %s stands on a template", w->checkpoint.id);
 	/* Pages say what differs from one RAM: over another they would be nonsense. */
-	if (strcmp(meta->template_ram, w->template.ram_id) != 0)
-		return err_set(e, ERR_INCOMPATIBLE, 0,
+	if (strcmp(meta->template_ram, w->template.ram_id) != 0) {
+		(void)err_set(e, ERR_INCOMPATIBLE, 0,
 			"checkpoint %s stands on a template that had to be made anew since",
 			w->checkpoint.id);
+		return err_hint(e, "kosa8 sandbox start %s: the disk is as it was last",
+			w->op->s->row.name);
+	}
 	return layer_tree_check_base(s, &w->template, false, e);
 }
 

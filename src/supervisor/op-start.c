@@ -180,6 +180,21 @@ static int start_machine(struct op *op, struct err *e)
 	return supervisor_start_machine(s, &source, &s->machine, e);
 }
 
+/* The client recorded the begin, since without it nothing of this would be done; the end is ours,
+ * since the client may be gone by then. */
+static int prepare(struct op *op, struct err *e)
+{
+	json_t *record;
+	int r;
+
+	if (!json_object_get(op->request, "record"))
+		return 0;
+	if ((r = json_get_object(op->request, "record", &record, e)) < 0 ||
+		(r = json_get_str(record, "action", 32, &op->action, e)) < 0)
+		return r;
+	return json_get_u64(record, "seq", INT64_MAX, &op->audit_seq, e);
+}
+
 static void begin(struct op *op)
 {
 	const char *mode;
@@ -191,6 +206,8 @@ static void begin(struct op *op)
 		r = err_set(&e, ERR_IO, ENOMEM, "out of memory");
 	if (r == 0)
 		r = supervisor_open(op->s, &e);
+	if (r == 0)
+		(void)json_object_set_new(op->bound, "policy", json_string(op->s->policy_hash));
 	if (r == 0 && strcmp(mode, "rewind") == 0) {
 		rewind_begin(op);
 		return;
@@ -215,6 +232,7 @@ const struct op_kind op_start = {
 	.name = "start",
 	.exclusive = true,
 	.startup = true,
+	.prepare = prepare,
 	.start = begin,
 	.release = release,
 };

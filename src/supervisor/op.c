@@ -52,7 +52,7 @@ static void op_free(struct op *op)
 
 static struct audit_event event_of(const struct op *op)
 {
-	return (struct audit_event){.action = op->kind->action,
+	return (struct audit_event){.action = op->action,
 		.sandbox = op->s->row.name,
 		.sandbox_id = op->s->row.id,
 		.actor = &op->actor,
@@ -63,10 +63,9 @@ static struct audit_event event_of(const struct op *op)
 /* An action that cannot be recorded is not performed. */
 static int record_begin(struct op *op, struct err *e)
 {
-	if (!op->kind->action)
+	if (!op->action || op->audit_seq)
 		return 0;
-	if (op->bound)
-		(void)json_object_set_new(op->bound, "policy", json_string(op->s->policy_hash));
+	(void)json_object_set_new(op->bound, "policy", json_string(op->s->policy_hash));
 	struct audit_event ev = event_of(op);
 	int r = audit_begin(op->s->audit, &ev, &op->audit_seq, e);
 	if (r < 0)
@@ -79,7 +78,7 @@ static void end(struct op *op, json_t *result, const struct err *why)
 	struct supervisor *s = op->s;
 	struct err e;
 
-	if (op->audit_seq) {
+	if (op->audit_seq && s->audit) {
 		struct audit_event ev = event_of(op);
 		if (audit_end(s->audit, &ev, op->audit_seq, why ? err_kind_name(why->kind) : "ok",
 			    &e) < 0)
@@ -205,6 +204,7 @@ static int decode(struct op *op, struct err *e)
 	if (count(op->s) >= OPS_MAX)
 		return err_set(
 			e, ERR_LIMIT, 0, "%d operations are under way in this sandbox", OPS_MAX);
+	op->action = op->kind->action;
 	return op->kind->prepare ? op->kind->prepare(op, e) : 0;
 }
 

@@ -38,9 +38,10 @@ struct op {
 	struct conn *conn; /* NULL once the client is gone */
 	json_t *request;
 	struct audit_actor actor;
-	json_t *bound;	/* for the audit record: hashes */
-	json_t *detail; /* for the audit record: in the end with the outcome */
-	uint64_t audit_seq;
+	json_t *bound;	    /* for the audit record: hashes */
+	json_t *detail;	    /* for the audit record: in the end with the outcome */
+	const char *action; /* kind->action; of a start, what the client began to record */
+	uint64_t audit_seq; /* of the begin; 0: none */
 	bool active;
 	void *state;
 	struct op *next;

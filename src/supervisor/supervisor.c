@@ -4,10 +4,12 @@
 #include "op.h"
 #include "rewind.h"
 
+#include "../base/clock.h"
 #include "../base/fd.h"
 #include "../base/file.h"
 #include "../base/install.h"
 #include "../base/log.h"
+#include "../base/space.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -16,8 +18,9 @@
 #include <unistd.h>
 
 /* The guest is let run again when this much is free on the host. */
-#define DISK_FREE_BYTES (64u * 1024 * 1024)
-#define DISK_CHECK_MS 2000
+#define DISK_FREE_BYTES (1024u * 1024)
+#define DISK_CHECK_MS 1000
+#define DISK_NOTICE_MS 60000
 /* Results that no client has read by then are not read at all. */
 #define END_MS 3000
 
@@ -165,27 +168,42 @@ static void on_disk_timer(uv_timer_t *timer)
 	(void)uv_timer_stop(timer);
 }
 
-static void on_disk_full(struct supervisor *s)
+static void tell_disk_full(struct supervisor *s)
 {
-	static const char text[] =
-		"no space on the host's disk: the sandbox waits until some is free";
+	int64_t now_ms = clock_mono_ms();
+	struct err e;
 
-	if (!s->disk_full)
-		log_warn("%s", text);
-	s->disk_full = true;
+	if (s->disk_notice_ms && now_ms - s->disk_notice_ms < DISK_NOTICE_MS)
+		return;
+	s->disk_notice_ms = now_ms;
+	(void)space_error(s->layers_dirfd, "the sandbox's disk", 0, &e);
+	(void)err_wrap(&e, "the sandbox waits");
+	log_warn("%s", e.what);
 	for (struct op *op = s->ops; op; op = op->next)
 		if (op->active)
-			op_notice(op, text);
+			op_notice(op, e.what);
+}
+
+static void on_disk_full(struct supervisor *s)
+{
+	s->disk_full = true;
+	tell_disk_full(s);
 	(void)uv_timer_start(&s->disk_timer, on_disk_timer, DISK_CHECK_MS, DISK_CHECK_MS);
 }
 
 static void on_vm_event(void *ctx, struct machine *m, enum vm_event event)
 {
 	struct supervisor *s = ctx;
+	struct err why;
 
 	switch (event) {
 	case VM_EVENT_IO_ERROR:
-		if (m == s->machine)
+		(void)space_error(s->layers_dirfd, "the sandbox's disk", 0, &why);
+		if (m != s->machine)
+			(void)rewind_died(s, m, &why);
+		else if (s->state == SUPERVISOR_STARTING)
+			op_start_died(s, &why);
+		else
 			on_disk_full(s);
 		break;
 	case VM_EVENT_MERGED:

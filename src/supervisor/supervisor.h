@@ -42,6 +42,8 @@ struct supervisor {
 	struct vm_template template;
 	struct machine *machine; /* NULL while starting and ending */
 	bool disk_full;		 /* QEMU waits for space on the host */
+	int64_t disk_notice_ms;	 /* when that was last told */
+	bool stopping;		 /* the guest was asked to power down and nobody waits for it */
 	uv_timer_t disk_timer;
 	struct op *ops;	  /* waiting and active, oldest first: op.c */
 	struct run *runs; /* op-run.c */

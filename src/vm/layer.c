@@ -2,6 +2,7 @@
 #include "layer.h"
 
 #include "../base/fd.h"
+#include "../base/space.h"
 #include "layer-file.h"
 #include "tool.h"
 
@@ -12,13 +13,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* What qemu-img writes for one, with room to spare. */
+#define EMPTY_LAYER_BYTES (1024u * 1024)
+
 int layer_create(const struct vm_host *host, int layers_dirfd, const char *id, uint64_t size_bytes,
 	struct err *e)
 {
 	char name[LAYER_NAME_SIZE], size[32];
 	int r = layer_name(id, name, e);
 
-	if (r < 0)
+	if (r < 0 || (r = space_check(layers_dirfd, "a disk layer", EMPTY_LAYER_BYTES, e)) < 0)
 		return r;
 	(void)snprintf(size, sizeof(size), "%" PRIu64, size_bytes);
 	cleanup_fd int fd = openat(
