@@ -156,7 +156,7 @@ static int rm_stopped(
 		return err_wrap(e, "%s", s->row.name);
 	cleanup_json *bound = json_pack("{s:s}", "checkpoint", p->hash);
 	cleanup_json *detail = json_pack("{s:s, s:s*}", "checkpoint", p->id, "label", p->label);
-	struct action a = {.event = {.action = "checkpoint-rm",
+	struct action a = {.event = {.action = "checkpoint.rm",
 				   .sandbox = s->row.name,
 				   .sandbox_id = s->row.id,
 				   .bound = bound,

@@ -32,7 +32,13 @@
 #define STDIN_CHUNK (16u * 1024)
 #define OUT_MAX (256u * 1024) /* towards the socket; stdin waits above half of it */
 #define STDIN_WINDOW_MAX (64u * 1024 * 1024)
-#define BACKSTOP_MS 10000
+/* The guest keeps --timeout itself; a VM that stands still cannot. What the client adds while it
+ * waits for the program to start, and after that. */
+#define START_BACKSTOP_MS 30000
+#define BACKSTOP_MS 1800
+/* After SIGTERM or SIGHUP was passed on, a run that does not end by then is left (and so killed).
+ */
+#define SIGNAL_GRACE_MS 5000
 
 enum phase { WAITING, STARTED, ENDED };
 
@@ -48,8 +54,10 @@ struct stream {
 	size_t turn;	/* the sink that is written first when both could be */
 	enum phase phase;
 	json_t *result;
-	int status;	     /* the exit status; -1 while there is none */
-	int64_t deadline_ms; /* the backstop */
+	int status;		    /* the exit status; -1 while there is none */
+	int64_t deadline_ms;	    /* the backstop of --timeout; -1: none */
+	int64_t signal_deadline_ms; /* -1: none */
+	int signal;		    /* what that is for */
 };
 
 static void put_u32_frame(struct stream *s, uint16_t type, uint32_t value)
@@ -91,6 +99,10 @@ static int take_signals(struct stream *s)
 			return 0;
 		}
 		s->signalled = true;
+		if (info.ssi_signo != SIGINT) {
+			s->signal = (int)info.ssi_signo;
+			s->signal_deadline_ms = clock_mono_ms() + SIGNAL_GRACE_MS;
+		}
 		put_u32_frame(s, CLIENT_SIGNAL, info.ssi_signo);
 	}
 	return 0;
@@ -143,6 +155,9 @@ static int take_frame(struct stream *s, const struct frame *f, struct err *e)
 		break;
 	case CLIENT_STARTED:
 		s->phase = STARTED;
+		if (s->options->timeout_ms)
+			s->deadline_ms =
+				clock_mono_ms() + (int64_t)s->options->timeout_ms + BACKSTOP_MS;
 		break;
 	case CLIENT_STDOUT:
 		r = sink_put(&s->sinks[0], f->payload, f->len);
@@ -236,9 +251,22 @@ static void want(const struct stream *s, struct pollfd p[P_COUNT])
 	}
 	if (wants_stdin(s))
 		p[P_STDIN] = (struct pollfd){.fd = STDIN_FILENO, .events = POLLIN};
+	/* Also with nothing to write: a reader that went away is an error of the descriptor. */
 	for (size_t i = 0; i < 2; i++)
-		if (sink_pending(&s->sinks[i]) > 0)
-			p[P_STDOUT + i] = (struct pollfd){.fd = s->sinks[i].fd, .events = POLLOUT};
+		p[P_STDOUT + i] = (struct pollfd){.fd = s->sinks[i].fd,
+			.events = sink_pending(&s->sinks[i]) > 0 ? POLLOUT : 0};
+}
+
+/* The nearer of the two deadlines, for poll(2). */
+static int wait_ms(const struct stream *s)
+{
+	int a = clock_left_ms(s->deadline_ms), b = clock_left_ms(s->signal_deadline_ms);
+
+	if (s->phase == ENDED)
+		return -1;
+	if (a < 0 || b < 0)
+		return a < 0 ? b : a;
+	return a < b ? a : b;
 }
 
 /* One a round, in turn: both may be the same pipe, which has room for one write only. */
@@ -249,6 +277,10 @@ static int write_one_sink(struct stream *s, const struct pollfd p[P_COUNT], stru
 		if (!p[P_STDOUT + which].revents)
 			continue;
 		s->turn = 1 - which;
+		if (sink_pending(&s->sinks[which]) == 0) {
+			s->status = 128 + SIGPIPE;
+			return 0;
+		}
 		return write_sink(s, &s->sinks[which], e);
 	}
 	return 0;
@@ -262,11 +294,12 @@ static int stream_process(struct stream *s, struct err *e)
 
 	grant(s);
 	want(s, p);
-	int n = poll(p, P_COUNT, s->phase == ENDED ? -1 : clock_left_ms(s->deadline_ms));
+	int n = poll(p, P_COUNT, wait_ms(s));
 	if (n < 0)
 		return errno == EINTR ? 0 : err_errno(e, errno, "waiting for the run");
 	if (n == 0) {
-		s->status = timed_out(s->options);
+		s->status = clock_left_ms(s->signal_deadline_ms) == 0 ? 128 + s->signal
+								      : timed_out(s->options);
 		return 0;
 	}
 	if (p[P_SIGNAL].revents)
@@ -329,12 +362,13 @@ static int stream_init(
 	struct stream *s, struct connection *c, const struct stream_options *o, struct err *e)
 {
 
-	*s = (struct stream){.c = c, .options = o, .signal_fd = -1, .status = -1};
+	*s = (struct stream){
+		.c = c, .options = o, .signal_fd = -1, .signal_deadline_ms = -1, .status = -1};
 	sink_init(&s->sinks[0], STDOUT_FILENO);
 	sink_init(&s->sinks[1], STDERR_FILENO);
 	buf_init(&s->out, OUT_MAX);
 	s->deadline_ms =
-		o->timeout_ms ? clock_mono_ms() + (int64_t)o->timeout_ms + BACKSTOP_MS : -1;
+		o->timeout_ms ? clock_mono_ms() + (int64_t)o->timeout_ms + START_BACKSTOP_MS : -1;
 	s->signal_fd = watch_signals(e);
 	return s->signal_fd;
 }

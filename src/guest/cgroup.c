@@ -38,7 +38,7 @@ static int put_number(int dirfd, const char *name, uint64_t value)
 }
 
 /* Limits of all runs together, from what this VM has. */
-static int limit_runs(int runs_fd)
+static int limit_runs(int runs_fd, uint32_t *ret_pids)
 {
 	cleanup_buf struct buf text = {0};
 	struct sysinfo si;
@@ -58,6 +58,7 @@ static int limit_runs(int runs_fd)
 		if (kernel > 2 * THREADS_RESERVE && kernel - THREADS_RESERVE < threads)
 			threads = kernel - THREADS_RESERVE;
 	}
+	*ret_pids = threads / 2 < CGROUP_PIDS_DEFAULT ? (uint32_t)threads / 2 : CGROUP_PIDS_DEFAULT;
 	return put_number(runs_fd, "pids.max", threads);
 }
 
@@ -76,7 +77,8 @@ int cgroup_boot(struct cgroups *c, struct err *e)
 	if ((r = put(agent, "cgroup.procs", "0")) < 0 ||
 		(r = put(root, "cgroup.subtree_control", CONTROLLERS)) < 0 ||
 		(r = put(runs, "cgroup.subtree_control", CONTROLLERS)) < 0 ||
-		(r = put_number(agent, "cpu.weight", 1000)) < 0 || (r = limit_runs(runs)) < 0)
+		(r = put_number(agent, "cpu.weight", 1000)) < 0 ||
+		(r = limit_runs(runs, &c->pids)) < 0)
 		return err_errno(e, -r, "set up control groups");
 	r = devices_restrict(runs, e);
 	if (r < 0)
@@ -85,9 +87,9 @@ int cgroup_boot(struct cgroups *c, struct err *e)
 	return 0;
 }
 
-static int set_limits(int fd, const struct cgroup_limits *limits)
+static int set_limits(const struct cgroups *c, int fd, const struct cgroup_limits *limits)
 {
-	uint64_t pids = limits->pids ? limits->pids : CGROUP_PIDS_DEFAULT;
+	uint64_t pids = limits->pids ? limits->pids : c->pids;
 	int r = put_number(fd, "pids.max", pids + 1);
 
 	if (r == 0)
@@ -103,7 +105,7 @@ int cgroup_create(
 	if (mkdirat(c->runs_fd, id, 0755) < 0)
 		return err_errno(e, errno, "control group");
 	cleanup_fd int fd = openat(c->runs_fd, id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int r = fd < 0 ? -errno : set_limits(fd, limits);
+	int r = fd < 0 ? -errno : set_limits(c, fd, limits);
 	if (r < 0) {
 		(void)unlinkat(c->runs_fd, id, AT_REMOVEDIR);
 		return err_errno(e, -r, "limits of the control group");

@@ -15,12 +15,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Of one run that names no limit, in a guest that has room for twice as many. */
 #define CGROUP_PIDS_DEFAULT 4096u
 /* docker's minimum: with less, not even the setting up of a container would fit. */
 #define CGROUP_MEMORY_MIN (6u << 20)
 
 struct cgroups {
-	int runs_fd; /* the folder runs */
+	int runs_fd;   /* the folder runs */
+	uint32_t pids; /* what one run may have when it names no limit: at most half of all */
 };
 
 /* The hierarchy is mounted; makes the groups and moves the caller into its own. */
@@ -28,7 +30,7 @@ int cgroup_boot(struct cgroups *c, struct err *e) must_check;
 
 struct cgroup_limits {
 	uint64_t memory_bytes; /* 0: none */
-	uint32_t pids;	       /* of the container, init not counted; 0: CGROUP_PIDS_DEFAULT */
+	uint32_t pids;	       /* of the container, init not counted; 0: cgroups.pids */
 };
 /* Makes runs/ID; returns its folder's descriptor. */
 int cgroup_create(struct cgroups *c, const char *id, const struct cgroup_limits *limits,
