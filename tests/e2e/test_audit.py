@@ -5,7 +5,7 @@ import os
 import pty
 import shutil
 
-from harness import BUSYBOX, PYTHON, check, equal
+from harness import BUSYBOX, PYTHON, check, equal, wait_for
 
 HOME = "own"
 SANDBOX = True
@@ -94,6 +94,16 @@ def test_failures_are_recorded_too(t):
     t.home.any("rewind", t.box, "--to", "nolabel", "--yes")
     t.home.any("sandbox", "create", t.box)
     t.home("audit", "verify")
+
+
+def test_a_start_whose_client_is_killed_is_recorded(t):
+    t.home("sandbox", "stop", t.box)
+    client = t.home.start("sandbox", "start", t.box)
+    wait_for(lambda: records(t, action="sandbox.start"), "control: its begin is recorded")
+    client.kill()
+    client.wait()
+    wait_for(lambda: t.home.state(t.box) == "running", "the supervisor goes on")
+    wait_for(lambda: records(t, action="sandbox.start")[-1]["result"] == "ok", "the end is recorded")
 
 
 def test_arguments_cannot_forge_a_listing(t):

@@ -8,7 +8,7 @@ ordinary user can make too. The group enters it by starting itself anew there.
 import ctypes
 import os
 
-from harness import BUSYBOX, PYTHON, SMALL, Home, check, equal
+from harness import BUSYBOX, PYTHON, SMALL, Home, check, equal, wait_for
 
 HOME = "own"
 SLOW = 200
@@ -140,6 +140,21 @@ def test_a_guest_that_fills_the_host(t):
     state = t.home.state(t.box)
     check(state == "running", f"the sandbox is {state}")
     equal(t.home.sh(t.box, "rm -f /workspace/fill; echo fine", timeout=60), "fine")
+
+
+def test_a_stop_on_a_full_disk_loses_nothing(t):
+    t.home("sandbox", "start", t.box)
+    leave(t, 1)
+    t.home.any("sandbox", "run", "--timeout", "10s", t.box, BUSYBOX, "sh", "-c",
+               "echo important > /workspace/late; dd if=/dev/urandom of=/workspace/z bs=1M count=9; sync",
+               timeout=60)
+    t.home.refused(1, "space", args=["sandbox", "stop", t.box], timeout=60)
+    relieve(t)
+    wait_for(lambda: not t.home.inspect(t.box).get("live", {}).get("waiting_for_disk_space"),
+             "the sandbox goes on when there is space")
+    t.home("sandbox", "stop", t.box, timeout=60)
+    t.home("sandbox", "start", t.box)
+    equal(t.home.sh(t.box, "cat /workspace/late; rm -f /workspace/z"), "important")
 
 
 def test_the_record_holds(t):

@@ -2,6 +2,7 @@
 """A timeout or the client's death ends all that the run started; it did run before."""
 import os
 import signal
+import subprocess
 import time
 
 from harness import BUSYBOX, check, equal, wait_for
@@ -85,3 +86,24 @@ def test_signals_reach_the_program(t):
 
 def test_the_sandbox_is_as_good_as_before(t):
     equal(t.home.sh(t.box, "echo fine"), "fine")
+
+
+def test_a_closed_stdout_ends_a_silent_run(t):
+    run = t.home.start("sandbox", "run", t.box, BUSYBOX, "sh", "-c", TICKER.format("t9"),
+                       stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    equal(run.stdout.readline(), b"partial\n", "control: its one line")
+    wait_for(lambda: size(t, "t9") > 0, "control: it ticks")
+    equal(still(t, "t9"), "grows", "control: while somebody reads")
+    run.stdout.close()
+    equal(run.wait(10), 128 + signal.SIGPIPE, "exit of the client")
+    run.stderr.close()
+    equal(still(t, "t9"), "still", "after the reader went away")
+
+
+def test_a_fork_bomb_leaves_room_for_others(t):
+    bomb = t.background(t.box, BUSYBOX, "sh", "-c", "f() { f | f & }; echo go; f; sleep 60",
+                        flags=["--timeout", "40s"])
+    bomb.wait_output(b"go")
+    for n in range(3):
+        equal(t.home.sh(t.box, f"echo {n}", timeout=60), str(n), "another run beside a fork bomb")
+    bomb.kill()
