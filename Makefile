@@ -40,8 +40,10 @@ demo: deps-demo
 
 check: deps-check
 	@$(MAKE) --no-print-directory all
-	meson test -C $(BUILD) --num-processes $(JOBS) --print-errorlogs
-	tests/e2e/run --build $(BUILD)
+	@failed=0; \
+	meson test -C $(BUILD) --num-processes $(JOBS) --print-errorlogs || failed=1; \
+	tests/e2e/run --build $(BUILD) || failed=1; \
+	exit $$failed
 
 # With the real crewai package, in a virtual environment that is kept between runs.
 check-crewai: deps-check
