@@ -32,7 +32,8 @@ static int stop_crashed(struct context *c, const struct sandbox *s, struct err *
 {
 	cleanup_fd int lock = -1;
 	struct action a = {
-		.event = {.action = "sandbox.stop", .sandbox = s->row.name, .sandbox_id = s->row.id}};
+		.event = {
+			.action = "sandbox.stop", .sandbox = s->row.name, .sandbox_id = s->row.id}};
 	int r;
 
 	if (s->dirfd >= 0 && (r = home_sandbox_lock(s->dirfd, &lock, e)) < 0)
