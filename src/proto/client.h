@@ -9,7 +9,8 @@
  *   client <- RESULT {"ok": true, ...} or {"ok": false, "error": {...}}   the last frame
  *
  * op         request members                          members of the result
- * start      (sent on the socketpair only)            epoch
+ * start      (socketpair only) mode, checkpoint,      epoch
+ *            record: the audit record to be ended
  * status                                              the object of `sandbox inspect`'s "live"
  * attach     image (digest)
  * run        see client_run                           run: how, code, oom
