@@ -15,7 +15,7 @@
 #include "buf.h"
 
 #define FRAME_HEADER_SIZE 16
-#define FRAME_PAYLOAD_MAX (64u * 1024)
+#define FRAME_PAYLOAD_MAX (256u * 1024)
 #define FRAME_MAGIC 0x38c0
 
 struct frame {

@@ -22,8 +22,8 @@
 #include "../proto/agent.h"
 #include "loop.h"
 
-#define MUX_HISTORY (96u * 1024)
-#define MUX_IN_SIZE (256u * 1024)
+#define MUX_HISTORY (FRAME_HEADER_SIZE + FRAME_PAYLOAD_MAX + 32u * 1024)
+#define MUX_IN_SIZE (MUX_HISTORY + FRAME_PAYLOAD_MAX + 128u * 1024)
 #define MUX_OUT_MAX (1024u * 1024)
 #define MUX_OUT_ROOM (64u * 1024) /* below this, data is taken in */
 

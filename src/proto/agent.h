@@ -77,7 +77,8 @@ enum agent_type {
 /* A window that the supervisor grants is never larger. */
 #define AGENT_WINDOW_MAX (1024u * 1024)
 #define AGENT_TEXT_MAX 256
-#define AGENT_ARGS_BYTES_MAX (60u * 1024) /* argv and env together: RUN is one frame */
+/* argv and env together: RUN is one frame. (Linux takes 128 KiB a single argument.) */
+#define AGENT_ARGS_BYTES_MAX (240u * 1024)
 #define AGENT_ARGS_MAX 4096
 
 struct agent_hello {

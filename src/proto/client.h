@@ -28,6 +28,7 @@
 #ifndef KOSA8_PROTO_CLIENT_H
 #define KOSA8_PROTO_CLIENT_H
 
+#include "../base/frame.h"
 #include "../base/json.h"
 
 #include <stdbool.h>
@@ -46,7 +47,7 @@ enum client_type {
 };
 
 /* REQUEST and RESULT of at most this much (one frame). */
-#define CLIENT_JSON_MAX (64u * 1024)
+#define CLIENT_JSON_MAX FRAME_PAYLOAD_MAX
 
 struct client_run {
 	const char *image;     /* digest: "sha256:<hex>" */

@@ -20,6 +20,7 @@ def test_arguments_arrive_exactly(t):
     equal(result.out.split(b"\0"), [a.encode() for a in AWKWARD] + [b""], "arguments")
     result = t.home.run(t.box, SCRATCH, "/fixture", "argv", os.fsdecode(b"\xff not \xfe text"))
     equal(result.out, b"\xff not \xfe text\0", "bytes that are no text")
+    equal(len(t.home.run(t.box, SCRATCH, "/fixture", "argv", "x" * 120000).out), 120001, "a long one")
 
 
 def test_flags_after_the_image_belong_to_the_command(t):

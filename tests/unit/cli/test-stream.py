@@ -47,10 +47,10 @@ def arguments(w):
     equal(r.out, b"".join(a.encode() + b"\0" for a in args), "arguments are passed untouched")
     r = w.kosa8("sandbox", "run", "box", IMAGE, "argv", b"\xff\xfe", text=False)
     equal(r.out, b"\xff\xfe\0", "an argument that is no text is passed too")
-    r = w.kosa8("sandbox", "run", "box", IMAGE, "argv", "x" * 70000)
+    r = w.kosa8("sandbox", "run", "box", IMAGE, "argv", "x" * 125000, "y" * 125000)
     ok(r.code == 125 and "too long" in r.err, "a command that is too long is refused", r.err)
-    r = w.kosa8("sandbox", "run", "box", IMAGE, "argv", "x" * 59000)
-    equal((r.code, len(r.out)), (0, 59001), "one just below the limit passes")
+    r = w.kosa8("sandbox", "run", "box", IMAGE, "argv", "x" * 115000, "y" * 115000)
+    equal((r.code, len(r.out)), (0, 230002), "one just below the limit passes")
 
 
 def stdin_rules(w):

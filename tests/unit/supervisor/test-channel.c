@@ -191,7 +191,7 @@ static void test_hostile(void)
 	} cases[] = {
 		{"a header without the magic", {0, 0, 0, 0, 66, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0},
 			16},
-		{"a length over the limit", {1, 0, 1, 0, 66, 0, 0xc0, 0x38, 1, 0, 0, 0, 1, 0, 0, 0},
+		{"a length over the limit", {1, 0, 4, 0, 66, 0, 0xc0, 0x38, 1, 0, 0, 0, 1, 0, 0, 0},
 			16},
 		{"an unknown type", {0, 0, 0, 0, 5, 1, 0xc0, 0x38, 1, 0, 0, 0, 1, 0, 0, 0}, 16},
 		{"a reply that is too short",
