@@ -106,7 +106,14 @@ static void check_state(json_t *checks)
 	struct home home = {.dirfd = -1};
 	struct err e;
 
-	if (home_open(true, &home, &e) < 0) {
+	/* Looking changes nothing: what is not there yet is not made. */
+	if (home_open(false, &home, &e) < 0) {
+		bool fresh = e.kind == ERR_NOT_FOUND && e.errnum == ENOENT;
+		if (fresh)
+			add(checks, "state folder", "ok", "", "%s yet: the first command makes it",
+				e.what);
+		if (fresh)
+			return;
 		add(checks, "state folder", "fail", *e.hint ? e.hint : "set KOSA8_HOME", "%s",
 			e.what);
 		return;

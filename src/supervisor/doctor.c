@@ -30,13 +30,11 @@ static void check_engine(json_t *checks, struct vm_host *host)
 {
 	char assets[PATH_MAX], text[ERR_WHAT_MAX];
 	struct err e;
-	int dirfd = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int dirfd = -1; /* without a state directory nothing is remembered */
 	struct home home = {.dirfd = -1};
 
-	if (home_open(false, &home, &e) == 0) {
-		(void)fd_close(dirfd);
+	if (home_open(false, &home, &e) == 0)
 		dirfd = home_templates_dir(&home, &e);
-	}
 	if (install_assets_dir(assets, sizeof(assets), &e) < 0 ||
 		vm_host_probe(assets, dirfd, host, &e) < 0) {
 		add(checks, "engine", "fail", e.what, e.hint);
