@@ -31,10 +31,14 @@ int connection_open(const struct sandbox *s, struct connection *ret, struct err 
 	if (r < 0)
 		return r;
 	int fd = sock_connect(s->dirfd, "control.sock");
-	if (fd == -ECONNREFUSED || fd == -ENOENT)
-		return err_set(e, ERR_WRONG_STATE, -fd,
-			"the sandbox %s is being started or stopped by another command",
+	if (fd == -ECONNREFUSED || fd == -ENOENT) {
+		(void)err_set(e, ERR_WRONG_STATE, -fd,
+			"the sandbox %s does not answer: it ends just now, or its control socket "
+			"is gone",
 			s->row.name);
+		return err_hint(
+			e, "again; kosa8 sandbox rm --force %s ends it in any case", s->row.name);
+	}
 	if (fd < 0)
 		return err_errno(e, -fd, "cannot reach the supervisor of %s", s->row.name);
 	connection_init(ret, fd, &s->row);

@@ -158,8 +158,9 @@ int sandbox_require_running(const struct sandbox *s, struct err *e)
 		return err_set(
 			e, ERR_WRONG_STATE, 0, "the sandbox %s is still being created", name);
 	case LIVE_BUSY:
-		return err_set(e, ERR_WRONG_STATE, 0,
-			"the sandbox %s is being started or stopped by another command", name);
+		(void)err_set(e, ERR_WRONG_STATE, 0,
+			"the sandbox %s is just being started or stopped", name);
+		return err_hint(e, "again in a moment (kosa8 sandbox ls)");
 	case LIVE_REMOVING:
 	case LIVE_STATE_COUNT:
 		break;
