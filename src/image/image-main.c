@@ -25,7 +25,7 @@ struct options {
 	bool plain_http;
 };
 
-enum { OPT_IMAGES_DIR = 1, OPT_PLATFORM, OPT_PLAIN_HTTP, OPT_RESUME, OPT_CONFIG };
+enum { OPT_IMAGES_DIR = 1, OPT_PLATFORM, OPT_PLAIN_HTTP, OPT_CONFIG };
 
 static int usage(struct err *e)
 {
@@ -39,7 +39,6 @@ static int parse_options(int argc, char **argv, struct options *ret, struct err 
 		{"images-dir", required_argument, NULL, OPT_IMAGES_DIR},
 		{"platform", required_argument, NULL, OPT_PLATFORM},
 		{"plain-http", no_argument, NULL, OPT_PLAIN_HTTP},
-		{"offset-resume", no_argument, NULL, OPT_RESUME},
 		{"config", required_argument, NULL, OPT_CONFIG}, {0}};
 	struct options o = {.platform = {.os = "linux", .arch = "amd64"}};
 	int c, r;
@@ -56,8 +55,6 @@ static int parse_options(int argc, char **argv, struct options *ret, struct err 
 			break;
 		case OPT_PLAIN_HTTP:
 			o.plain_http = true;
-			break;
-		case OPT_RESUME:
 			break;
 		case OPT_CONFIG:
 			o.config = optarg;

@@ -6,14 +6,14 @@
  * the caller records.
  *
  *   kosa8-image parse REF
- *   kosa8-image pull --images-dir DIR [--platform OS/ARCH] [--plain-http] [--offset-resume] REF
+ *   kosa8-image pull --images-dir DIR [--platform OS/ARCH] [--plain-http] REF
  *   kosa8-image load --images-dir DIR [--platform OS/ARCH] FILE|-
  *   kosa8-image import --images-dir DIR [--config JSON] FILE|-
  *
  * FILE of load is a tar (plain, gzip, zstd) as `docker save` or an OCI layout makes it, or an OCI
  * layout's folder. FILE of import is a root file system's tar; JSON is the "config" member of an
- * image configuration ({"Cmd": ["sh"], ...}). --platform is linux/amd64 by default. --offset-resume
- * asks for what is the default: layers that an ended pull left behind are continued.
+ * image configuration ({"Cmd": ["sh"], ...}). --platform is linux/amd64 by default. Layers
+ * that an ended pull left behind are continued.
  *
  * stdin is read only for "-". stderr carries logs, never a result. stdout carries JSON lines of at
  * most WORKER_LINE_MAX bytes:

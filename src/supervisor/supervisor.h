@@ -47,7 +47,6 @@ struct supervisor {
 	uv_timer_t disk_timer;
 	struct op *ops;	  /* waiting and active, oldest first: op.c */
 	struct run *runs; /* op-run.c */
-	int exit_code;
 };
 
 /* What a machine of this supervisor reports goes here: supervisor.c routes it. */
