@@ -148,13 +148,15 @@ static int rm_stopped(
 	struct context *c, const struct sandbox *s, const struct checkpoint_row *p, struct err *e)
 {
 	cleanup_fd int lock = -1;
+	cleanup_json *bound = NULL;
 	int r;
 
 	if (s->dirfd < 0)
 		return err_set(e, ERR_CORRUPT, 0, "the folder of %s is missing", s->row.name);
 	if ((r = home_sandbox_lock(s->dirfd, &lock, e)) < 0)
 		return err_wrap(e, "%s", s->row.name);
-	cleanup_json *bound = json_pack("{s:s}", "checkpoint", p->hash);
+	if ((r = sandbox_bind(s, p, &bound, e)) < 0)
+		return r;
 	cleanup_json *detail = json_pack("{s:s, s:s*}", "checkpoint", p->id, "label", p->label);
 	struct action a = {.event = {.action = "checkpoint.rm",
 				   .sandbox = s->row.name,

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "context.h"
 
+#include "../store/spec.h"
+
 #include "../base/fd.h"
 #include "../base/log.h"
 
@@ -166,4 +168,19 @@ int sandbox_require_running(const struct sandbox *s, struct err *e)
 		break;
 	}
 	return err_set(e, ERR_WRONG_STATE, 0, "the sandbox %s is being removed", name);
+}
+
+int sandbox_bind(
+	const struct sandbox *s, const struct checkpoint_row *p, json_t **ret, struct err *e)
+{
+	cleanup_spec struct spec spec;
+	char policy[65];
+	int r;
+
+	spec_init(&spec);
+	if ((r = spec_decode(s->row.spec, &spec, e)) < 0 ||
+		(r = spec_policy_hash(&spec, policy, e)) < 0)
+		return err_wrap(e, "%s", s->row.name);
+	*ret = json_pack("{s:s, s:s*}", "policy", policy, "checkpoint", p ? p->hash : NULL);
+	return *ret ? 0 : err_set(e, ERR_IO, ENOMEM, "out of memory");
 }

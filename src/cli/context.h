@@ -64,6 +64,9 @@ int sandbox_from_row(const struct context *c, struct sandbox_row *row, struct sa
 	struct err *e) must_check;
 void sandbox_release(struct sandbox *s);
 #define cleanup_sandbox __attribute__((cleanup(sandbox_release)))
+/* What a record about it is bound to: its policy, and a checkpoint (may be NULL). */
+int sandbox_bind(const struct sandbox *s, const struct checkpoint_row *p, json_t **ret,
+	struct err *e) must_check;
 /* ERR_WRONG_STATE with what to do, unless the sandbox is running. */
 int sandbox_require_running(const struct sandbox *s, struct err *e) must_check;
 

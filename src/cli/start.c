@@ -127,22 +127,6 @@ int supervisor_start(const struct context *c, const struct sandbox *s, int lock_
 	return explain(s->dirfd, log_size, e);
 }
 
-/* What the record of a start is bound to. */
-static int bind_start(
-	const struct sandbox *s, const struct checkpoint_row *p, json_t **ret, struct err *e)
-{
-	cleanup_spec struct spec spec;
-	char policy[65];
-	int r;
-
-	spec_init(&spec);
-	if ((r = spec_decode(s->row.spec, &spec, e)) < 0 ||
-		(r = spec_policy_hash(&spec, policy, e)) < 0)
-		return err_wrap(e, "%s", s->row.name);
-	*ret = json_pack("{s:s, s:s*}", "policy", policy, "checkpoint", p ? p->hash : NULL);
-	return *ret ? 0 : err_set(e, ERR_IO, ENOMEM, "out of memory");
-}
-
 int sandbox_start(struct context *c, const struct sandbox *s,
 	const struct checkpoint_row *checkpoint, struct err *e)
 {
@@ -156,7 +140,7 @@ int sandbox_start(struct context *c, const struct sandbox *s,
 		return err_set(e, ERR_CORRUPT, 0, "the folder of %s is missing", s->row.name);
 	if ((r = home_sandbox_lock(s->dirfd, &lock, e)) < 0)
 		return err_wrap(e, "%s", s->row.name);
-	if ((r = bind_start(s, checkpoint, &bound, e)) < 0)
+	if ((r = sandbox_bind(s, checkpoint, &bound, e)) < 0)
 		return r;
 	struct action a = {.event = {.action = checkpoint ? "rewind" : "sandbox.start",
 				   .sandbox = s->row.name,
