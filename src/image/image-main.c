@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -23,9 +24,10 @@ struct options {
 	const char *operand;
 	struct platform platform;
 	bool plain_http;
+	bool hold;
 };
 
-enum { OPT_IMAGES_DIR = 1, OPT_PLATFORM, OPT_PLAIN_HTTP, OPT_CONFIG };
+enum { OPT_IMAGES_DIR = 1, OPT_PLATFORM, OPT_PLAIN_HTTP, OPT_CONFIG, OPT_HOLD };
 
 static int usage(struct err *e)
 {
@@ -39,6 +41,7 @@ static int parse_options(int argc, char **argv, struct options *ret, struct err 
 		{"images-dir", required_argument, NULL, OPT_IMAGES_DIR},
 		{"platform", required_argument, NULL, OPT_PLATFORM},
 		{"plain-http", no_argument, NULL, OPT_PLAIN_HTTP},
+		{"hold", no_argument, NULL, OPT_HOLD},
 		{"config", required_argument, NULL, OPT_CONFIG}, {0}};
 	struct options o = {.platform = {.os = "linux", .arch = "amd64"}};
 	int c, r;
@@ -55,6 +58,9 @@ static int parse_options(int argc, char **argv, struct options *ret, struct err 
 			break;
 		case OPT_PLAIN_HTTP:
 			o.plain_http = true;
+			break;
+		case OPT_HOLD:
+			o.hold = true;
 			break;
 		case OPT_CONFIG:
 			o.config = optarg;
@@ -85,49 +91,77 @@ static int parse_ref(const char *text, json_t **ret, struct err *e)
 	return *ret ? 0 : err_errno(e, ENOMEM, "making the result");
 }
 
-static int work(int argc, char **argv, struct output *output, json_t **ret, struct err *e)
+static int work_on_images(const char *verb, const struct options *o, const struct images *images,
+	struct claim *claim, json_t **ret, struct err *e)
 {
-	cleanup_images struct images images = {.dirfd = -1, .blobsfd = -1, .locksfd = -1};
-	struct options o;
+	if (strcmp(verb, "pull") == 0) {
+		struct pull p = {o->operand, o->platform, o->plain_http};
+		return pull_image(&p, images, claim, ret, e);
+	}
+	int r = claim_take(images, NULL, claim, e);
+	if (r < 0)
+		return r;
+	if (strcmp(verb, "load") == 0)
+		return load_images(o->operand, &o->platform, images, claim, ret, e);
+	if (strcmp(verb, "import") == 0)
+		return import_image(o->operand, o->config, images, claim, ret, e);
+	return usage(e);
+}
+
+/* Until the reader has closed its end (worker.h). */
+static void hold(int fd)
+{
+	struct pollfd p = {.fd = fd};
+
+	while (poll(&p, 1, -1) < 0 && errno == EINTR)
+		;
+}
+
+/* Whether the next try can use what this one got. */
+static bool worth_keeping(const struct err *e)
+{
+	return e->kind == ERR_UNAVAILABLE || e->kind == ERR_CANCELLED || e->kind == ERR_TIMEOUT;
+}
+
+/* Does the work and tells its result: 0 when all went well. */
+static int run(const char *verb, const struct options *o, struct output *output, struct err *e)
+{
+	cleanup_images struct images images = IMAGES_NONE;
+	struct claim claim = CLAIM_NONE;
+	json_t *result = NULL;
 	int r;
 
-	if (argc < 2)
-		return usage(e);
-	const char *verb = argv[1];
-	if ((r = parse_options(argc - 1, argv + 1, &o, e)) < 0)
-		return r;
-	if (strcmp(verb, "parse") == 0)
-		return parse_ref(o.operand, ret, e);
-	if (!o.images_dir)
-		return usage(e);
-	if ((r = images_open(o.images_dir, output, &images, e)) < 0)
-		return r;
-	if (strcmp(verb, "pull") == 0) {
-		struct pull p = {o.operand, o.platform, o.plain_http};
-		r = pull_image(&p, &images, ret, e);
-	} else if (strcmp(verb, "load") == 0) {
-		r = load_images(o.operand, &o.platform, &images, ret, e);
-	} else if (strcmp(verb, "import") == 0) {
-		r = import_image(o.operand, o.config, &images, ret, e);
-	} else {
-		return usage(e);
+	if (strcmp(verb, "parse") == 0) {
+		r = parse_ref(o->operand, &result, e);
+	} else if (!o->images_dir) {
+		r = usage(e);
+	} else if ((r = images_open(o->images_dir, output, &images, e)) == 0) {
+		r = work_on_images(verb, o, &images, &claim, &result, e);
+		images_sweep(&images);
 	}
-	images_sweep(&images);
-	return r;
+	if (r < 0) {
+		claim_release(&claim, worth_keeping(e));
+		return r;
+	}
+	output_take(output, result);
+	if (o->hold && !output_failed(output))
+		hold(output->fd);
+	claim_release(&claim, false);
+	return 0;
 }
 
 int main(int argc, char **argv)
 {
 	struct output output = {.fd = STDOUT_FILENO};
+	struct options o;
 	struct err e = {0};
-	json_t *result = NULL;
 
 	log_init("kosa8-image", NULL);
 	(void)signal(SIGPIPE, SIG_IGN);
-	int r = work(argc, argv, &output, &result, &e);
+	int r = argc < 2 ? usage(&e) : parse_options(argc - 1, argv + 1, &o, &e);
+	if (r == 0)
+		r = run(argv[1], &o, &output, &e);
 	if (r < 0)
 		output_error(&output, &e);
-	else
-		output_take(&output, result);
 	return r < 0 || output_failed(&output) ? 1 : 0;
 }

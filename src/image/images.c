@@ -8,6 +8,7 @@
 #include "../base/space.h"
 #include "../base/strv.h"
 #include "../base/text.h"
+#include "../proto/images-dir.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -25,9 +26,17 @@ static const char *hex_of(const char *digest)
 	return digest + strlen("sha256:");
 }
 
+/* A folder of ours below dir, made when it is missing. */
+static int open_folder(const struct images *i, const char *name, int *ret, struct err *e)
+{
+	*ret = dir_open(i->dirfd, name, true, 0700);
+	return *ret < 0 ? images_write_error(i, -*ret, "a folder of the images", e) : 0;
+}
+
 int images_open(const char *dir, struct output *output, struct images *ret, struct err *e)
 {
-	cleanup_images struct images i = {.dirfd = -1, .blobsfd = -1, .locksfd = -1};
+	cleanup_images struct images i = IMAGES_NONE;
+	int blobs = -1, r;
 
 	i.output = output;
 	i.path = strdup(dir);
@@ -36,14 +45,16 @@ int images_open(const char *dir, struct output *output, struct images *ret, stru
 	i.dirfd = dir_open(AT_FDCWD, dir, false, 0);
 	if (i.dirfd < 0)
 		return err_errno(e, -i.dirfd, "cannot open the images' folder %s", dir);
-	i.blobsfd = dir_open(i.dirfd, "blobs", true, 0700);
-	if (i.blobsfd < 0)
-		return err_errno(e, -i.blobsfd, "cannot open %s/blobs", dir);
-	i.locksfd = dir_open(i.dirfd, "locks", true, 0700);
-	if (i.locksfd < 0)
-		return err_errno(e, -i.locksfd, "cannot open %s/locks", dir);
+	if ((r = open_folder(&i, "blobs", &blobs, e)) < 0)
+		return r;
+	(void)fd_close(blobs);
+	if ((r = open_folder(&i, IMAGES_BLOBS, &i.blobsfd, e)) < 0 ||
+		(r = open_folder(&i, IMAGES_PARTIAL, &i.partialfd, e)) < 0 ||
+		(r = open_folder(&i, IMAGES_WORK, &i.workfd, e)) < 0 ||
+		(r = open_folder(&i, IMAGES_CLAIMS, &i.claimsfd, e)) < 0)
+		return r;
 	*ret = i;
-	i = (struct images){.dirfd = -1, .blobsfd = -1, .locksfd = -1};
+	i = (struct images)IMAGES_NONE;
 	return 0;
 }
 
@@ -51,50 +62,10 @@ void images_release(struct images *i)
 {
 	i->dirfd = fd_close(i->dirfd);
 	i->blobsfd = fd_close(i->blobsfd);
-	i->locksfd = fd_close(i->locksfd);
+	i->partialfd = fd_close(i->partialfd);
+	i->workfd = fd_close(i->workfd);
+	i->claimsfd = fd_close(i->claimsfd);
 	str_freep(&i->path);
-}
-
-/* The holder removes the file before it lets go: what we have locked may not be the file that the
- * name leads to any more. */
-static bool is_current(int dirfd, const char *name, int fd)
-{
-	struct stat ours, named;
-
-	return fstat(fd, &ours) == 0 && fstatat(dirfd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-	       ours.st_dev == named.st_dev && ours.st_ino == named.st_ino;
-}
-
-int images_lock(const struct images *i, const char *digest, struct image_lock *ret, struct err *e)
-{
-	struct image_lock l = {.images = i, .fd = -1};
-	bool told = false;
-
-	(void)snprintf(l.name, sizeof(l.name), "%s", hex_of(digest));
-	for (;;) {
-		l.fd = lock_open(i->locksfd, l.name, told);
-		if (l.fd == -EWOULDBLOCK || l.fd == -EAGAIN) {
-			output_notice(
-				i->output, "waiting for another process that makes the same image");
-			told = true;
-			continue;
-		}
-		if (l.fd < 0)
-			return err_errno(e, -l.fd, "cannot lock the image %s", digest);
-		if (is_current(i->locksfd, l.name, l.fd))
-			break;
-		l.fd = fd_close(l.fd);
-	}
-	*ret = l;
-	return 0;
-}
-
-void image_lock_release(struct image_lock *l)
-{
-	if (l->fd < 0)
-		return;
-	(void)unlinkat(l->images->locksfd, l->name, 0);
-	l->fd = fd_close(l->fd);
 }
 
 int images_find(const struct images *i, const char *digest, uint64_t *ret_size, struct err *e)
@@ -133,7 +104,7 @@ int images_write_error(const struct images *i, int errnum, const char *what, str
 static int lock_folder(const struct images *i, const char *name, bool wait)
 {
 	cleanup_fd int fd =
-		openat(i->blobsfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		openat(i->workfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	struct stat st;
 
 	if (fd < 0)
@@ -157,12 +128,12 @@ int workdir_open(const struct images *i, const char *digest, struct workdir *ret
 	(void)snprintf(w.name, sizeof(w.name), "%s", digest ? hex_of(digest) : random);
 	/* A sweep of another worker may remove the folder between mkdir and lock, once at most. */
 	for (int tries = 0; w.fd == -ENOENT && tries < OPEN_TRIES; tries++) {
-		if (mkdirat(i->blobsfd, w.name, 0700) < 0 && errno != EEXIST)
+		if (mkdirat(i->workfd, w.name, 0700) < 0 && errno != EEXIST)
 			return images_write_error(i, errno, "a work folder", e);
 		w.fd = lock_folder(i, w.name, true);
 	}
 	if (w.fd < 0)
-		return err_errno(e, -w.fd, "cannot lock %s/blobs/%s", i->path, w.name);
+		return err_errno(e, -w.fd, "cannot lock %s/work/%s", i->path, w.name);
 	images_sweep(i); /* what others left may be the space that is missing; w itself is locked */
 	*ret = w;
 	return 0;
@@ -172,15 +143,15 @@ void workdir_remove(struct workdir *w)
 {
 	if (w->fd < 0)
 		return;
-	int r = file_remove_tree(w->images->blobsfd, w->name);
+	int r = file_remove_tree(w->images->workfd, w->name);
 	if (r < 0)
-		log_warn("cannot remove %s/blobs/%s: %s", w->images->path, w->name, strerror(-r));
+		log_warn("cannot remove %s/work/%s: %s", w->images->path, w->name, strerror(-r));
 	w->fd = fd_close(w->fd);
 }
 
 void images_sweep(const struct images *i)
 {
-	int fd = openat(i->blobsfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = openat(i->workfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *d = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *de;
 
@@ -194,11 +165,10 @@ void images_sweep(const struct images *i)
 		cleanup_fd int lock = lock_folder(i, de->d_name, false);
 		if (lock < 0)
 			continue;
-		log_debug("removing what a dead worker left: blobs/%s", de->d_name);
-		int r = file_remove_tree(i->blobsfd, de->d_name);
+		log_debug("removing what a dead worker left: work/%s", de->d_name);
+		int r = file_remove_tree(i->workfd, de->d_name);
 		if (r < 0)
-			log_warn(
-				"cannot remove %s/blobs/%s: %s", i->path, de->d_name, strerror(-r));
+			log_warn("cannot remove %s/work/%s: %s", i->path, de->d_name, strerror(-r));
 	}
 	(void)closedir(d);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The images' folder (worker.h): what is there, who makes what, and the folders that workers fill.
- * A work folder is blobs/NAME; who works in it holds a flock on the folder itself, so a folder
- * whose lock is free was left by a worker that died.
+ * The images' folder (proto/images-dir.h): what is there, and the folders that workers fill. A work
+ * folder whose lock is free was left by a worker that died.
  */
 #ifndef KOSA8_IMAGE_IMAGES_H
 #define KOSA8_IMAGE_IMAGES_H
@@ -12,7 +11,7 @@
 #include "../proto/reference.h"
 
 struct images {
-	int dirfd, blobsfd, locksfd;
+	int dirfd, blobsfd, partialfd, workfd, claimsfd;
 	char *path;
 	struct output *output;
 };
@@ -22,23 +21,10 @@ int images_open(
 	const char *dir, struct output *output, struct images *ret, struct err *e) must_check;
 void images_release(struct images *i);
 #define cleanup_images __attribute__((cleanup(images_release)))
-
-struct image_lock {
-	const struct images *images;
-	int fd;
-	char name[80];
-};
-
-/* Waits for the right to make the image of this digest, with a notice if somebody else has it. */
-int images_lock(const struct images *i, const char *digest, struct image_lock *ret,
-	struct err *e) must_check;
-/* Lets it go, and removes its file. A zeroed one (fd -1) is accepted. */
-void image_lock_release(struct image_lock *l);
-#define IMAGE_LOCK_NONE  \
-	{                \
-		.fd = -1 \
+#define IMAGES_NONE                                                                       \
+	{                                                                                 \
+		.dirfd = -1, .blobsfd = -1, .partialfd = -1, .workfd = -1, .claimsfd = -1 \
 	}
-#define cleanup_image_lock __attribute__((cleanup(image_lock_release)))
 
 /* The size of the finished image; 0: there is none. */
 int images_find(
@@ -56,8 +42,8 @@ struct workdir {
 	char name[80];
 };
 
-/* The image's own work folder, with what a killed worker left in it; the caller has the image's
- * lock. digest NULL: a new one of a random name. Sweeps the others. */
+/* digest NULL: a new one of a random name. Else the image's own, with what a killed worker left in
+ * it; the caller has claimed the image. Sweeps the others. */
 int workdir_open(
 	const struct images *i, const char *digest, struct workdir *ret, struct err *e) must_check;
 /* Removes it with all that is in it. A zeroed one (fd -1) is accepted. */

@@ -83,11 +83,10 @@ static int name_image(int layer, const struct image_config *config,
 	return synthesis_digest(b.data, b.len, &d, 1, ret, e);
 }
 
-static int import_into(const struct workdir *w, const char *path, struct image_config *config,
-	json_t **ret, struct err *e)
+static int import_into(const struct workdir *w, struct claim *claim, const char *path,
+	struct image_config *config, json_t **ret, struct err *e)
 {
 	cleanup_converted struct converted made = {0};
-	cleanup_image_lock struct image_lock lock = IMAGE_LOCK_NONE;
 	char digest[REFERENCE_DIGEST_SIZE];
 	uint64_t size;
 	int r;
@@ -99,7 +98,7 @@ static int import_into(const struct workdir *w, const char *path, struct image_c
 		(r = put_diff_ids(config, made.diff_ids, e)) < 0 ||
 		(r = name_image(layer, config, digest, e)) < 0)
 		return r;
-	if ((r = images_lock(w->images, digest, &lock, e)) < 0 ||
+	if ((r = claim_add(claim, (const char *const[]){digest}, 1, e)) < 0 ||
 		(r = images_find(w->images, digest, &size, e)) < 0)
 		return r;
 	bool cached = size > 0;
@@ -110,7 +109,7 @@ static int import_into(const struct workdir *w, const char *path, struct image_c
 }
 
 int import_image(const char *path, const char *config_json, const struct images *images,
-	json_t **ret, struct err *e)
+	struct claim *claim, json_t **ret, struct err *e)
 {
 	cleanup_image_config struct image_config config = {0};
 	cleanup_workdir struct workdir w = WORKDIR_NONE;
@@ -123,7 +122,7 @@ int import_image(const char *path, const char *config_json, const struct images 
 	}
 	if ((r = workdir_open(images, NULL, &w, e)) < 0)
 		return r;
-	if ((r = import_into(&w, path, &config, ret, e)) < 0 && e->kind != ERR_NO_SPACE)
+	if ((r = import_into(&w, claim, path, &config, ret, e)) < 0 && e->kind != ERR_NO_SPACE)
 		r = err_wrap(e, "%s", strcmp(path, "-") == 0 ? "standard input" : path);
 	return r;
 }

@@ -3,11 +3,11 @@
 #ifndef KOSA8_IMAGE_IMPORT_H
 #define KOSA8_IMAGE_IMPORT_H
 
-#include "images.h"
+#include "claim.h"
 
 /* path: a tar (plain or compressed) or "-" for stdin; config: config.h's image_config_make(). *ret:
  * the worker's last line (worker.h). */
-int import_image(const char *path, const char *config, const struct images *images, json_t **ret,
-	struct err *e) must_check;
+int import_image(const char *path, const char *config, const struct images *images,
+	struct claim *claim, json_t **ret, struct err *e) must_check;
 
 #endif

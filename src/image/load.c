@@ -24,6 +24,7 @@ struct made {
 struct load {
 	struct documents documents; /* first: of an OCI layout, for resolve.h */
 	const struct images *images;
+	struct claim *claim;
 	const struct platform *platform;
 	struct workdir workdir;
 	struct files files;
@@ -60,7 +61,8 @@ static int make_image(struct load *l, const char *digest, const struct image_con
 			*ret_cached = false;
 			return 0;
 		}
-	if ((r = images_find(l->images, digest, ret_size, e)) < 0)
+	if ((r = claim_add(l->claim, &digest, 1, e)) < 0 ||
+		(r = images_find(l->images, digest, ret_size, e)) < 0)
 		return r;
 	*ret_cached = *ret_size > 0;
 	if (*ret_cached)
@@ -92,10 +94,8 @@ static int publish_all(struct load *l, struct err *e)
 	for (size_t i = 0; i < l->made_len; i++) {
 		const struct made *m = &l->made[i];
 		uint64_t size;
-		cleanup_image_lock struct image_lock lock = IMAGE_LOCK_NONE;
 		int r;
-		if ((r = images_lock(l->images, m->digest, &lock, e)) < 0 ||
-			(r = images_find(l->images, m->digest, &size, e)) < 0 ||
+		if ((r = images_find(l->images, m->digest, &size, e)) < 0 ||
 			(size == 0 && (r = images_publish(&l->workdir, m->file, m->digest, e)) < 0))
 			return r;
 	}
@@ -362,10 +362,11 @@ static int load_files(struct load *l, struct err *e)
 }
 
 int load_images(const char *path, const struct platform *p, const struct images *images,
-	json_t **ret, struct err *e)
+	struct claim *claim, json_t **ret, struct err *e)
 {
 	struct load l = {.documents = {get_document},
 		.images = images,
+		.claim = claim,
 		.platform = p,
 		.workdir = WORKDIR_NONE,
 		.files = {.dirfd = -1}};

@@ -3,7 +3,7 @@
 #ifndef KOSA8_IMAGE_LOAD_H
 #define KOSA8_IMAGE_LOAD_H
 
-#include "images.h"
+#include "claim.h"
 #include "manifest.h"
 
 #define LOAD_IMAGES_MAX 64
@@ -12,6 +12,6 @@
 /* path: a tar, an OCI layout's folder, or "-" for stdin. An OCI layout is preferred where an
  * archive is both. *ret: the worker's last line (worker.h). */
 int load_images(const char *path, const struct platform *p, const struct images *images,
-	json_t **ret, struct err *e) must_check;
+	struct claim *claim, json_t **ret, struct err *e) must_check;
 
 #endif

@@ -115,11 +115,11 @@ static int make_image(struct registry *registry, const struct image *image,
 	return r < 0 ? r : images_publish(&w, CONVERT_FILE, image->digest, e);
 }
 
-int pull_image(const struct pull *p, const struct images *images, json_t **ret, struct err *e)
+int pull_image(const struct pull *p, const struct images *images, struct claim *ret_claim,
+	json_t **ret, struct err *e)
 {
 	cleanup_registry struct registry registry = {0};
 	cleanup_image struct image image = {0};
-	cleanup_image_lock struct image_lock lock = IMAGE_LOCK_NONE;
 	struct reference ref;
 	uint64_t size = 0;
 	int r;
@@ -128,7 +128,7 @@ int pull_image(const struct pull *p, const struct images *images, json_t **ret, 
 		(r = registry_open(&registry, &ref, p->plain_http, images->output, e)) < 0 ||
 		(r = registry_resolve(&registry, &p->platform, &image, e)) < 0)
 		return r;
-	if ((r = images_lock(images, image.digest, &lock, e)) < 0 ||
+	if ((r = claim_take(images, image.digest, ret_claim, e)) < 0 ||
 		(r = images_find(images, image.digest, &size, e)) < 0)
 		return r;
 	bool cached = size > 0;

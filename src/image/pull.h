@@ -3,7 +3,7 @@
 #ifndef KOSA8_IMAGE_PULL_H
 #define KOSA8_IMAGE_PULL_H
 
-#include "images.h"
+#include "claim.h"
 #include "manifest.h"
 
 struct pull {
@@ -12,8 +12,9 @@ struct pull {
 	bool plain_http;
 };
 
-/* *ret: the worker's last line (worker.h). */
-int pull_image(
-	const struct pull *p, const struct images *images, json_t **ret, struct err *e) must_check;
+/* ret_claim (CLAIM_NONE before) is released by the caller, also on failure. *ret: the worker's last
+ * line (worker.h). */
+int pull_image(const struct pull *p, const struct images *images, struct claim *ret_claim,
+	json_t **ret, struct err *e) must_check;
 
 #endif

@@ -6,14 +6,21 @@
  * the caller records.
  *
  *   kosa8-image parse REF
- *   kosa8-image pull --images-dir DIR [--platform OS/ARCH] [--plain-http] REF
- *   kosa8-image load --images-dir DIR [--platform OS/ARCH] FILE|-
- *   kosa8-image import --images-dir DIR [--config JSON] FILE|-
+ *   kosa8-image pull --images-dir DIR [--hold] [--platform OS/ARCH] [--plain-http] REF
+ *   kosa8-image load --images-dir DIR [--hold] [--platform OS/ARCH] FILE|-
+ *   kosa8-image import --images-dir DIR [--hold] [--config JSON] FILE|-
+ *   kosa8-image save --images-dir DIR DIGEST[=REF]...
+ *   kosa8-image show --images-dir DIR DIGEST
  *
- * FILE of load is a tar (plain, gzip, zstd) as `docker save` or an OCI layout makes it, or an OCI
- * layout's folder. FILE of import is a root file system's tar; JSON is the "config" member of an
- * image configuration ({"Cmd": ["sh"], ...}). --platform is linux/amd64 by default. Layers
- * that an ended pull left behind are continued.
+ * FILE of load is a tar (plain, gzip, zstd) as `docker save` or an OCI layout makes it, or a folder
+ * with the same in it. FILE of import is a root file system's tar; JSON is the "config" member of
+ * an image configuration ({"Cmd": ["sh"], ...}). --platform is linux/amd64 by default. save
+ * writes an oci-archive of these images to descriptor 3; a DIGEST (sha256:HEX, of a manifest) may
+ * stand there several times with different names.
+ *
+ * --hold: the result's last line does not end the worker: it waits until its stdout is closed by
+ * the reader, and keeps its claim (proto/images-dir.h) until then. The reader puts the images into
+ * the catalog first.
  *
  * stdin is read only for "-". stderr carries logs, never a result. stdout carries JSON lines of at
  * most WORKER_LINE_MAX bytes:
@@ -29,21 +36,20 @@
  *            tag or digest is null when there is none
  *   pull, import
  *            {"ok":true,"digest":"sha256:<hex of the manifest>","ref":"<canonical>"|null,
- *             "config":{..},"size":N,"cached":B}
+ *             "config":{..},"size":N,"cached":B,"blobs":[{"digest":..,"size":N},..]}
  *            config: the image configuration, reduced to what is checked (config.h); size: of the
- *            file system image; cached: it was there already
+ *            file system image; cached: it was there already; blobs: what is kept of it, each once:
+ *            manifest, configuration, layers
  *   load     {"ok":true,"images":[{..as above..}]}, an image with several names once for each
+ *   save     {"ok":true,"size":N}, N: bytes written
+ *   show     {"ok":true,"manifest":{..},"config":{..}}, both as they were published
  *   any      {"ok":false,"error":{"kind":..,"errno":N,"what":..,"hint":..}}   (proto/client.h)
  *
  * Exit code 0 when ok, else 1. The caller starts it with base/spawn's die_with_parent.
  *
- * DIR ($KOSA8_HOME/images, made by the caller):
- *   HEX.sqfs            the result, 0400, HEX = the manifest digest's digits: complete when it is
- *                       there, and the only thing that is left after success or a clean failure
- *   locks/HEX           flock: who makes HEX.sqfs. These empty files stay.
- *   blobs/NAME/         one worker's downloads and half-made file (flock on the folder itself). The
- *                       next pull of that image continues what a killed one left; any other next
- *                       worker removes it.
+ * DIR is $KOSA8_HOME/images, made by the caller; proto/images-dir.h says what is in it. After a
+ * failure only such blobs and partial downloads stay that a next try may use (no connection, no
+ * answer, interrupted); then the claim stays too.
  *
  * Environment: KOSA8_REGISTRY_MIRROR (REGISTRY=URL,...: ask there instead, such as
  * docker.io=https://mirror.example.com), KOSA8_PULL_RETRY_MS (the first back-off, 1000),

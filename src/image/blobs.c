@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "blobs.h"
+
+#include "../base/fd.h"
+#include "../base/file.h"
+#include "../base/hash.h"
+#include "../proto/images-dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MODE_SYNCED 0400
+#define MODE_FRESH 0600
+
+static const char *hex_of(const char *digest)
+{
+	return digest + strlen("sha256:");
+}
+
+static int not_here(const char *digest, struct err *e)
+{
+	return err_set(e, ERR_NOT_FOUND, ENOENT, "the blob %s is not here", digest);
+}
+
+static int open_file(const struct images *i, const char *digest, struct stat *ret, struct err *e)
+{
+	cleanup_fd int fd =
+		openat(i->blobsfd, hex_of(digest), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+	if (fd < 0 && errno == ENOENT)
+		return not_here(digest, e);
+	if (fd < 0 || fstat(fd, ret) < 0)
+		return err_errno(e, errno, "cannot open the blob %s", digest);
+	if (!S_ISREG(ret->st_mode))
+		return err_set(e, ERR_CORRUPT, 0, "%s/%s/%s is not a file", i->path, IMAGES_BLOBS,
+			hex_of(digest));
+	return fd_take(&fd);
+}
+
+static int check(const struct images *i, const char *digest, int fd, struct err *e)
+{
+	char hex[SHA256_HEX_SIZE];
+	int r = sha256_hex_of_fd(fd, hex);
+
+	if (r < 0)
+		return err_errno(e, -r, "cannot read the blob %s", digest);
+	if (strcmp(hex, hex_of(digest)) == 0)
+		return 0;
+	(void)unlinkat(i->blobsfd, hex_of(digest), 0);
+	(void)err_set(e, ERR_CORRUPT, 0, "the blob %s was damaged on this host's disk", digest);
+	return err_hint(e, "pull or load the image again");
+}
+
+int blobs_open(const struct images *i, const char *digest, uint64_t *ret_size, struct err *e)
+{
+	struct stat st;
+	struct err damage;
+	cleanup_fd int fd = open_file(i, digest, &st, e);
+
+	if (fd < 0)
+		return fd;
+	if ((st.st_mode & 0777) != MODE_SYNCED && check(i, digest, fd, &damage) < 0)
+		return not_here(digest, e);
+	*ret_size = (uint64_t)st.st_size;
+	return fd_take(&fd);
+}
+
+bool blobs_have(const struct images *i, const char *digest)
+{
+	struct err ignored;
+	uint64_t size;
+	cleanup_fd int fd = blobs_open(i, digest, &size, &ignored);
+
+	return fd >= 0;
+}
+
+int blobs_read(const struct images *i, const char *digest, size_t max_bytes, struct buf *ret,
+	struct err *e)
+{
+	char hex[SHA256_HEX_SIZE];
+	struct stat st;
+	cleanup_fd int fd = open_file(i, digest, &st, e);
+
+	buf_init(ret, max_bytes);
+	if (fd < 0)
+		return fd;
+	int r = fd_read_all(fd, ret);
+	if (r == -E2BIG)
+		return err_set(
+			e, ERR_LIMIT, 0, "the blob %s is larger than %zu bytes", digest, max_bytes);
+	if (r < 0)
+		return err_errno(e, -r, "cannot read the blob %s", digest);
+	sha256_hex_of(ret->data, ret->len, hex);
+	return strcmp(hex, hex_of(digest)) == 0 ? 0 : check(i, digest, fd, e);
+}
+
+int blobs_put(
+	const struct images *i, const char *digest, const void *data, size_t len, struct err *e)
+{
+	if (blobs_have(i, digest))
+		return 0;
+	int r = file_write_atomic(i->blobsfd, hex_of(digest), data, len, MODE_FRESH, false);
+	return r < 0 ? images_write_error(i, -r, "an image's description", e) : 0;
+}
+
+int blobs_adopt(
+	const struct images *i, int dirfd, const char *name, const char *digest, struct err *e)
+{
+	if (fchmodat(dirfd, name, MODE_FRESH, 0) < 0 ||
+		renameat(dirfd, name, i->blobsfd, hex_of(digest)) < 0)
+		return images_write_error(i, errno, "a layer", e);
+	return 0;
+}
+
+int blobs_sync(const struct images *i, const char *const *digests, size_t n, struct err *e)
+{
+	for (size_t k = 0; k < n; k++) {
+		struct stat st;
+		cleanup_fd int fd = open_file(i, digests[k], &st, e);
+		if (fd < 0)
+			return fd;
+		if ((st.st_mode & 0777) == MODE_SYNCED)
+			continue;
+		if (fsync(fd) < 0 || fchmod(fd, MODE_SYNCED) < 0)
+			return images_write_error(i, errno, "a layer", e);
+	}
+	int r = dir_sync(i->blobsfd);
+	return r < 0 ? images_write_error(i, -r, "a layer", e) : 0;
+}
+
+int blobs_verify(const struct images *i, const char *digest, struct err *e)
+{
+	struct stat st;
+	cleanup_fd int fd = open_file(i, digest, &st, e);
+
+	return fd < 0 ? fd : check(i, digest, fd, e);
+}
