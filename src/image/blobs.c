@@ -12,9 +12,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MODE_SYNCED 0400
-#define MODE_FRESH 0600
-
 static const char *hex_of(const char *digest)
 {
 	return digest + strlen("sha256:");
@@ -62,7 +59,7 @@ int blobs_open(const struct images *i, const char *digest, uint64_t *ret_size, s
 
 	if (fd < 0)
 		return fd;
-	if ((st.st_mode & 0777) != MODE_SYNCED && check(i, digest, fd, &damage) < 0)
+	if ((st.st_mode & 0777) != IMAGES_BLOB_SYNCED && check(i, digest, fd, &damage) < 0)
 		return not_here(digest, e);
 	*ret_size = (uint64_t)st.st_size;
 	return fd_take(&fd);
@@ -102,14 +99,14 @@ int blobs_put(
 {
 	if (blobs_have(i, digest))
 		return 0;
-	int r = file_write_atomic(i->blobsfd, hex_of(digest), data, len, MODE_FRESH, false);
+	int r = file_write_atomic(i->blobsfd, hex_of(digest), data, len, IMAGES_BLOB_FRESH, false);
 	return r < 0 ? images_write_error(i, -r, "an image's description", e) : 0;
 }
 
 int blobs_adopt(
 	const struct images *i, int dirfd, const char *name, const char *digest, struct err *e)
 {
-	if (fchmodat(dirfd, name, MODE_FRESH, 0) < 0 ||
+	if (fchmodat(dirfd, name, IMAGES_BLOB_FRESH, 0) < 0 ||
 		renameat(dirfd, name, i->blobsfd, hex_of(digest)) < 0)
 		return images_write_error(i, errno, "a layer", e);
 	return 0;
@@ -122,9 +119,9 @@ int blobs_sync(const struct images *i, const char *const *digests, size_t n, str
 		cleanup_fd int fd = open_file(i, digests[k], &st, e);
 		if (fd < 0)
 			return fd;
-		if ((st.st_mode & 0777) == MODE_SYNCED)
+		if ((st.st_mode & 0777) == IMAGES_BLOB_SYNCED)
 			continue;
-		if (fsync(fd) < 0 || fchmod(fd, MODE_SYNCED) < 0)
+		if (fsync(fd) < 0 || fchmod(fd, IMAGES_BLOB_SYNCED) < 0)
 			return images_write_error(i, errno, "a layer", e);
 	}
 	int r = dir_sync(i->blobsfd);

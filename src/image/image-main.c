@@ -98,7 +98,7 @@ static int work_on_images(const char *verb, const struct options *o, const struc
 		struct pull p = {o->operand, o->platform, o->plain_http};
 		return pull_image(&p, images, claim, ret, e);
 	}
-	int r = claim_take(images, NULL, claim, e);
+	int r = claim_take(images, NULL, NULL, claim, e);
 	if (r < 0)
 		return r;
 	if (strcmp(verb, "load") == 0)
@@ -140,13 +140,13 @@ static int run(const char *verb, const struct options *o, struct output *output,
 		images_sweep(&images);
 	}
 	if (r < 0) {
-		claim_release(&claim, worth_keeping(e));
+		claim_release(&claim, worth_keeping(e) ? CLAIM_KEEP : CLAIM_DISCARD);
 		return r;
 	}
 	output_take(output, result);
 	if (o->hold && !output_failed(output))
 		hold(output->fd);
-	claim_release(&claim, false);
+	claim_release(&claim, CLAIM_DONE);
 	return 0;
 }
 

@@ -4,6 +4,7 @@
 #include "config.h"
 #include "convert.h"
 #include "finish.h"
+#include "resolve.h"
 #include "synthesis.h"
 
 #include "../base/fd.h"
@@ -84,10 +85,10 @@ static int name_image(int layer, const struct image_config *config,
 }
 
 static int import_into(const struct workdir *w, struct claim *claim, const char *path,
-	struct image_config *config, json_t **ret, struct err *e)
+	struct image *image, json_t **ret, struct err *e)
 {
 	cleanup_converted struct converted made = {0};
-	char digest[REFERENCE_DIGEST_SIZE];
+	const char *digest = image->digest;
 	uint64_t size;
 	int r;
 
@@ -95,34 +96,34 @@ static int import_into(const struct workdir *w, struct claim *claim, const char 
 	if (layer < 0)
 		return layer;
 	if ((r = convert_layers(w, &layer, 1, &made, e)) < 0 ||
-		(r = put_diff_ids(config, made.diff_ids, e)) < 0 ||
-		(r = name_image(layer, config, digest, e)) < 0)
+		(r = put_diff_ids(&image->config, made.diff_ids, e)) < 0 ||
+		(r = name_image(layer, &image->config, image->digest, e)) < 0)
 		return r;
-	if ((r = claim_add(claim, (const char *const[]){digest}, 1, e)) < 0 ||
+	if ((r = claim_add(claim, &digest, 1, e)) < 0 ||
 		(r = images_find(w->images, digest, &size, e)) < 0)
 		return r;
 	bool cached = size > 0;
 	if (!cached && (r = images_publish(w, CONVERT_FILE, digest, e)) < 0)
 		return r;
-	*ret = finish_result(digest, NULL, config, cached ? size : made.size, cached, e);
+	*ret = finish_result(image, NULL, cached ? size : made.size, cached, e);
 	return *ret ? 0 : err_code(e);
 }
 
 int import_image(const char *path, const char *config_json, const struct images *images,
 	struct claim *claim, json_t **ret, struct err *e)
 {
-	cleanup_image_config struct image_config config = {0};
+	cleanup_image struct image image = {0};
 	cleanup_workdir struct workdir w = WORKDIR_NONE;
 	int r;
 
-	if ((r = image_config_make(config_json, &config, e)) < 0) {
+	if ((r = image_config_make(config_json, &image.config, e)) < 0) {
 		if (e->kind == ERR_PROTOCOL)
 			e->kind = ERR_INVALID;
 		return r;
 	}
 	if ((r = workdir_open(images, NULL, &w, e)) < 0)
 		return r;
-	if ((r = import_into(&w, claim, path, &config, ret, e)) < 0 && e->kind != ERR_NO_SPACE)
+	if ((r = import_into(&w, claim, path, &image, ret, e)) < 0 && e->kind != ERR_NO_SPACE)
 		r = err_wrap(e, "%s", strcmp(path, "-") == 0 ? "standard input" : path);
 	return r;
 }

@@ -35,12 +35,12 @@ struct load {
 
 /* ---- what both kinds end with ---- */
 
-static int add_result(struct load *l, const char *digest, const char *ref,
-	const struct image_config *config, uint64_t size, bool cached, struct err *e)
+static int add_result(struct load *l, const struct image *image, const char *ref, uint64_t size,
+	bool cached, struct err *e)
 {
 	if (json_array_size(l->results) >= LOAD_NAMES_MAX)
 		return err_set(e, ERR_LIMIT, 0, "it holds more than %d names", LOAD_NAMES_MAX);
-	json_t *o = finish_result(digest, ref, config, size, cached, e);
+	json_t *o = finish_result(image, ref, size, cached, e);
 	if (!o)
 		return err_code(e);
 	return json_array_append_new(l->results, o) < 0 ? err_errno(e, ENOMEM, "the result") : 0;
@@ -190,8 +190,7 @@ static int load_entry(struct load *l, const struct descriptor *entry, struct err
 	close_all(layers, n);
 	if (r < 0)
 		return r;
-	return add_result(
-		l, image.digest, whole_name(entry, canonical), &image.config, size, cached, e);
+	return add_result(l, &image, whole_name(entry, canonical), size, cached, e);
 }
 
 static int load_layout(struct load *l, struct err *e)
@@ -262,8 +261,8 @@ static int open_layers(const struct load *l, json_t *names, int *ret_fds,
 	return 0;
 }
 
-static int add_results(struct load *l, const json_t *tags, const char *digest,
-	const struct image_config *config, uint64_t size, bool cached, struct err *e)
+static int add_results(struct load *l, const json_t *tags, const struct image *image, uint64_t size,
+	bool cached, struct err *e)
 {
 	char canonical[REFERENCE_CANONICAL_SIZE];
 	struct reference ref;
@@ -272,14 +271,14 @@ static int add_results(struct load *l, const json_t *tags, const char *digest,
 	int r;
 
 	if (json_array_size(tags) == 0)
-		return add_result(l, digest, NULL, config, size, cached, e);
+		return add_result(l, image, NULL, size, cached, e);
 	json_array_foreach (tags, i, tag) {
 		if (!json_is_string(tag))
 			return err_set(e, ERR_INVALID, 0, "\"RepoTags\" is not a list of names");
 		if ((r = reference_parse(json_string_value(tag), &ref, e)) < 0)
 			return r;
 		reference_canonical(&ref, canonical);
-		if ((r = add_result(l, digest, canonical, config, size, cached, e)) < 0)
+		if ((r = add_result(l, image, canonical, size, cached, e)) < 0)
 			return r;
 	}
 	return 0;
@@ -288,18 +287,17 @@ static int add_results(struct load *l, const json_t *tags, const char *digest,
 static int load_opened(struct load *l, const json_t *item, const struct buf *b, const int *fds,
 	const struct descriptor *layers, size_t n, struct err *e)
 {
-	cleanup_image_config struct image_config config = {0};
-	char digest[REFERENCE_DIGEST_SIZE];
+	cleanup_image struct image image = {0};
 	uint64_t size;
 	bool cached;
 	int r;
 
-	if ((r = image_config_parse(b->data, b->len, n, &config, e)) < 0 ||
-		(r = image_config_check_platform(&config, l->platform, e)) < 0 ||
-		(r = synthesis_digest(b->data, b->len, layers, n, digest, e)) < 0 ||
-		(r = make_image(l, digest, &config, fds, n, &size, &cached, e)) < 0)
+	if ((r = image_config_parse(b->data, b->len, n, &image.config, e)) < 0 ||
+		(r = image_config_check_platform(&image.config, l->platform, e)) < 0 ||
+		(r = synthesis_digest(b->data, b->len, layers, n, image.digest, e)) < 0 ||
+		(r = make_image(l, image.digest, &image.config, fds, n, &size, &cached, e)) < 0)
 		return r;
-	return add_results(l, json_object_get(item, "RepoTags"), digest, &config, size, cached, e);
+	return add_results(l, json_object_get(item, "RepoTags"), &image, size, cached, e);
 }
 
 static int load_docker_image(struct load *l, const json_t *item, struct err *e)

@@ -128,12 +128,12 @@ int pull_image(const struct pull *p, const struct images *images, struct claim *
 		(r = registry_open(&registry, &ref, p->plain_http, images->output, e)) < 0 ||
 		(r = registry_resolve(&registry, &p->platform, &image, e)) < 0)
 		return r;
-	if ((r = claim_take(images, image.digest, ret_claim, e)) < 0 ||
+	if ((r = claim_take(images, image.digest, NULL, ret_claim, e)) < 0 ||
 		(r = images_find(images, image.digest, &size, e)) < 0)
 		return r;
 	bool cached = size > 0;
 	if (!cached && (r = make_image(&registry, &image, images, &size, e)) < 0)
 		return r;
-	*ret = finish_result(image.digest, registry.name, &image.config, size, cached, e);
+	*ret = finish_result(&image, registry.name, size, cached, e);
 	return *ret ? 0 : err_code(e);
 }

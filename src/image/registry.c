@@ -186,7 +186,7 @@ int registry_resolve(struct registry *r, const struct platform *p, struct image 
 	}
 	sha256_hex_of(m.body.data, m.body.len, hex);
 	(void)snprintf(digest, sizeof(digest), "sha256:%s", hex);
-	x = resolve_root(&r->documents, m.body.data, m.body.len, digest, type, p, ret, e);
+	x = resolve_root(&r->documents, &m.body, digest, type, p, ret, e);
 	return x < 0 && !text_starts_with(e->what, r->name) ? err_wrap(e, "%s", r->name) : x;
 }
 

@@ -38,6 +38,9 @@
 #define IMAGES_LOCK "lock"
 #define IMAGES_SUFFIX ".sqfs"
 
+#define IMAGES_BLOB_SYNCED 0400
+#define IMAGES_BLOB_FRESH 0600
+
 #define IMAGES_RESUME_S (24 * 60 * 60)
 #define IMAGES_CLAIM_BYTES_MAX (1024u * 1024)
 
