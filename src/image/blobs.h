@@ -12,6 +12,9 @@
  * removed when it is damaged. */
 int blobs_open(
 	const struct images *i, const char *digest, uint64_t *ret_size, struct err *e) must_check;
+/* The same without a look at what it holds: for a reader that hashes it. */
+int blobs_open_unchecked(
+	const struct images *i, const char *digest, uint64_t *ret_size, struct err *e) must_check;
 bool blobs_have(const struct images *i, const char *digest);
 /* A small document, checked against its digest: ERR_NOT_FOUND, ERR_CORRUPT, ERR_LIMIT over
  * max_bytes. ret is initialised here, released by the caller also on failure. */
