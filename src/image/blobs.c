@@ -6,8 +6,10 @@
 #include "../base/hash.h"
 #include "../proto/images-dir.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -85,6 +87,22 @@ bool blobs_have(const struct images *i, const char *digest)
 	return fd >= 0;
 }
 
+bool blobs_any(const struct images *i)
+{
+	int fd = openat(i->blobsfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *de;
+
+	if (!d) {
+		(void)fd_close(fd);
+		return false;
+	}
+	while ((de = readdir(d)) && de->d_name[0] == '.')
+		;
+	(void)closedir(d);
+	return de != NULL;
+}
+
 int blobs_read(const struct images *i, const char *digest, size_t max_bytes, struct buf *ret,
 	struct err *e)
 {
@@ -123,8 +141,12 @@ int blobs_adopt(
 	return 0;
 }
 
-int blobs_sync(const struct images *i, const char *const *digests, size_t n, struct err *e)
+/* Syncs those that are not, and opens them: fds of the others stay -1. */
+static int sync_files(
+	const struct images *i, const char *const *digests, size_t n, int *fds, struct err *e)
 {
+	bool any = false;
+
 	for (size_t k = 0; k < n; k++) {
 		struct stat st;
 		cleanup_fd int fd = open_file(i, digests[k], &st, e);
@@ -132,11 +154,32 @@ int blobs_sync(const struct images *i, const char *const *digests, size_t n, str
 			return fd;
 		if ((st.st_mode & 0777) == IMAGES_BLOB_SYNCED)
 			continue;
-		if (fsync(fd) < 0 || fchmod(fd, IMAGES_BLOB_SYNCED) < 0)
+		if (fsync(fd) < 0)
 			return images_write_error(i, errno, "a layer", e);
+		fds[k] = fd_take(&fd);
+		any = true;
 	}
-	int r = dir_sync(i->blobsfd);
+	int r = any ? dir_sync(i->blobsfd) : 0;
 	return r < 0 ? images_write_error(i, -r, "a layer", e) : 0;
+}
+
+int blobs_sync(const struct images *i, const char *const *digests, size_t n, struct err *e)
+{
+	int *fds = malloc((n ? n : 1) * sizeof(*fds));
+
+	if (!fds)
+		return err_errno(e, ENOMEM, "%zu blobs", n);
+	for (size_t k = 0; k < n; k++)
+		fds[k] = -1;
+	int r = sync_files(i, digests, n, fds, e);
+	/* The mode says it of the very file that was synced, when its name is on disk too. */
+	for (size_t k = 0; k < n; k++) {
+		if (r == 0 && fds[k] >= 0 && fchmod(fds[k], IMAGES_BLOB_SYNCED) < 0)
+			r = images_write_error(i, errno, "a layer", e);
+		(void)fd_close(fds[k]);
+	}
+	free(fds);
+	return r;
 }
 
 int blobs_verify(const struct images *i, const char *digest, struct err *e)
