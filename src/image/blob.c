@@ -19,8 +19,6 @@
 #include <unistd.h>
 
 #define READ_CHUNK (256u * 1024)
-/* The disk is kept busy while the network is, so that the sync at the end finds little to do. */
-#define FLUSH_BYTES (8u * 1024 * 1024)
 
 static struct blob *of(struct sink *s)
 {
@@ -47,7 +45,7 @@ static int start_hash(struct blob *b, struct err *e)
 {
 	sha256_freep(&b->hash);
 	b->hash = sha256_new();
-	b->done = b->flushed = 0;
+	b->done = 0;
 	b->continued = false;
 	return b->hash ? 0 : err_errno(e, ENOMEM, "%s", b->what);
 }
@@ -100,11 +98,6 @@ static int blob_data(struct sink *s, const void *data, size_t len, struct err *e
 		return write_failed(b, -r, e);
 	sha256_update(b->hash, data, len);
 	b->done += len;
-	if (b->done - b->flushed >= FLUSH_BYTES) {
-		(void)sync_file_range(b->fd, (off_t)b->flushed, (off_t)(b->done - b->flushed),
-			SYNC_FILE_RANGE_WRITE);
-		b->flushed = b->done;
-	}
 	output_layer(b->images->output, &b->pace, b->descriptor.digest, b->descriptor.size, b->done,
 		false);
 	return 0;

@@ -24,11 +24,10 @@ struct blob {
 	struct descriptor descriptor;
 	char what[100]; /* "layer sha256:..." */
 	enum blob_state state;
-	int dirfd;     /* where it is written, borrowed; under its hex digits */
-	int fd;	       /* OURS, PRIVATE: what is written */
-	int reader;    /* HERE: read-only */
-	uint64_t done; /* bytes that are there and hashed */
-	uint64_t flushed;
+	int dirfd;	     /* where it is written, borrowed; under its hex digits */
+	int fd;		     /* OURS, PRIVATE: what is written */
+	int reader;	     /* HERE: read-only */
+	uint64_t done;	     /* bytes that are there and hashed */
 	struct sha256 *hash; /* of the first `done` bytes */
 	bool fetched;	     /* HERE, and hashed by this pull */
 	bool continued;	     /* some bytes are those of an earlier worker */
