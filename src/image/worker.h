@@ -45,10 +45,14 @@
  *                       next pull of that image continues what a killed one left; any other next
  *                       worker removes it.
  *
- * Environment: KOSA8_REGISTRY_MIRROR (REGISTRY=URL,...: ask there instead, such as
- * docker.io=https://mirror.example.com), KOSA8_PULL_RETRY_MS (the first back-off, 1000),
- * KOSA8_PULL_STALL_MS (30000), KOSA8_PULL_CONNECT_MS (15000), DOCKER_CONFIG, HOME, SSL_CERT_FILE,
- * SSL_CERT_DIR, and the proxy variables that libcurl reads.
+ * Environment: KOSA8_AUTH_FILE (an absolute path: auth.json, which login writes and pull reads; the
+ * command line sets it to $KOSA8_HOME/auth.json), KOSA8_REGISTRY_MIRROR (REGISTRY=URL,...: ask
+ * there instead, such as docker.io=https://mirror.example.com; several for one registry are tried
+ * in order, and the registry itself is asked only if it is named as one of them; login always goes
+ * to the registry), KOSA8_CERTS_DIR (certs.h), KOSA8_CREDENTIAL_HELPER_MS (60000),
+ * KOSA8_PULL_RETRY_MS (the first back-off, 1000), KOSA8_PULL_STALL_MS (30000),
+ * KOSA8_PULL_CONNECT_MS (15000), DOCKER_CONFIG, HOME, PATH (for credential helpers), SSL_CERT_FILE,
+ * SSL_CERT_DIR, and the proxy variables (http.h).
  */
 #ifndef KOSA8_IMAGE_WORKER_H
 #define KOSA8_IMAGE_WORKER_H
