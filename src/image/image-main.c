@@ -3,6 +3,7 @@
 #include "images.h"
 #include "import.h"
 #include "load.h"
+#include "login.h"
 #include "output.h"
 #include "pull.h"
 #include "worker.h"
@@ -20,12 +21,13 @@
 struct options {
 	const char *images_dir;
 	const char *config;
+	const char *user;
 	const char *operand;
 	struct platform platform;
 	bool plain_http;
 };
 
-enum { OPT_IMAGES_DIR = 1, OPT_PLATFORM, OPT_PLAIN_HTTP, OPT_CONFIG };
+enum { OPT_IMAGES_DIR = 1, OPT_PLATFORM, OPT_PLAIN_HTTP, OPT_CONFIG, OPT_USER };
 
 static int usage(struct err *e)
 {
@@ -39,7 +41,8 @@ static int parse_options(int argc, char **argv, struct options *ret, struct err 
 		{"images-dir", required_argument, NULL, OPT_IMAGES_DIR},
 		{"platform", required_argument, NULL, OPT_PLATFORM},
 		{"plain-http", no_argument, NULL, OPT_PLAIN_HTTP},
-		{"config", required_argument, NULL, OPT_CONFIG}, {0}};
+		{"config", required_argument, NULL, OPT_CONFIG},
+		{"user", required_argument, NULL, OPT_USER}, {0}};
 	struct options o = {.platform = {.os = "linux", .arch = "amd64"}};
 	int c, r;
 
@@ -58,6 +61,9 @@ static int parse_options(int argc, char **argv, struct options *ret, struct err 
 			break;
 		case OPT_CONFIG:
 			o.config = optarg;
+			break;
+		case OPT_USER:
+			o.user = optarg;
 			break;
 		default:
 			return usage(e);
@@ -98,6 +104,11 @@ static int work(int argc, char **argv, struct output *output, json_t **ret, stru
 		return r;
 	if (strcmp(verb, "parse") == 0)
 		return parse_ref(o.operand, ret, e);
+	if (strcmp(verb, "logout") == 0)
+		return logout_registry(o.operand, output, ret, e);
+	if (strcmp(verb, "login") == 0 && o.user)
+		return login_registry(
+			o.operand, o.user, STDIN_FILENO, o.plain_http, output, ret, e);
 	if (!o.images_dir)
 		return usage(e);
 	if ((r = images_open(o.images_dir, output, &images, e)) < 0)

@@ -9,14 +9,19 @@
  *   kosa8-image pull --images-dir DIR [--platform OS/ARCH] [--plain-http] REF
  *   kosa8-image load --images-dir DIR [--platform OS/ARCH] FILE|-
  *   kosa8-image import --images-dir DIR [--config JSON] FILE|-
+ *   kosa8-image login --user USER [--plain-http] REGISTRY
+ *   kosa8-image logout REGISTRY
  *
  * FILE of load is a tar (plain, gzip, zstd) as `docker save` or an OCI layout makes it, or an OCI
  * layout's folder. FILE of import is a root file system's tar; JSON is the "config" member of an
  * image configuration ({"Cmd": ["sh"], ...}). --platform is linux/amd64 by default. Layers
  * that an ended pull left behind are continued.
  *
- * stdin is read only for "-". stderr carries logs, never a result. stdout carries JSON lines of at
- * most WORKER_LINE_MAX bytes:
+ * login reads the password from stdin up to its end (no line break follows it), asks the registry
+ * whether it is right, and only then stores it (login.h). REGISTRY as parse prints it: docker.io.
+ *
+ * stdin is else read only for "-". stderr carries logs, never a result. stdout carries JSON lines
+ * of at most WORKER_LINE_MAX bytes:
  *
  *   {"event":"layer","digest":"sha256:..","size":N,"done":N}   bytes of a layer that are here; at
  *                       most ten a second for each layer, and one when it is complete
@@ -33,6 +38,10 @@
  *            config: the image configuration, reduced to what is checked (config.h); size: of the
  *            file system image; cached: it was there already
  *   load     {"ok":true,"images":[{..as above..}]}, an image with several names once for each
+ *   login    {"ok":true,"registry":..,"user":..,"helper":NAME|null,"file":PATH}
+ *            helper: who keeps the secret; null: it is in the file, in plain text
+ *   logout   {"ok":true,"registry":..,"removed":B,"remaining":PATH|null}
+ *            remaining: docker's file, which still leads to credentials for it
  *   any      {"ok":false,"error":{"kind":..,"errno":N,"what":..,"hint":..}}   (proto/client.h)
  *
  * Exit code 0 when ok, else 1. The caller starts it with base/spawn's die_with_parent.
