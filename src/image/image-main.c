@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kosa8-image: see worker.h. */
+#include "confine-client.h"
 #include "images.h"
 #include "import.h"
 #include "load.h"
@@ -105,6 +106,14 @@ static int parse_ref(const char *text, json_t **ret, struct err *e)
 	return *ret ? 0 : err_errno(e, ENOMEM, "making the result");
 }
 
+/* A pull and a login are not: their credential helpers need the user's own rights. */
+static int confine_archive(const struct options *o, struct err *e)
+{
+	const char *const readable[] = {o->operand, NULL};
+
+	return confine_image_worker(CONFINE_ARCHIVE, o->images_dir, readable, e);
+}
+
 static int work_on_images(const char *verb, const struct options *o, const struct images *images,
 	struct claim *claim, json_t **ret, struct err *e)
 {
@@ -112,12 +121,14 @@ static int work_on_images(const char *verb, const struct options *o, const struc
 		struct pull p = {o->operand, o->platform, o->plain_http};
 		return pull_image(&p, images, claim, ret, e);
 	}
+	int r = confine_archive(o, e);
+	if (r < 0)
+		return r;
 	if (strcmp(verb, "save") == 0)
 		return save_images(o->operands, o->operands_len, images, ret, e);
 	if (strcmp(verb, "show") == 0)
 		return show_image(o->operand, images, ret, e);
-	int r = claim_take(images, NULL, NULL, claim, e);
-	if (r < 0)
+	if ((r = claim_take(images, NULL, NULL, claim, e)) < 0)
 		return r;
 	if (strcmp(verb, "load") == 0)
 		return load_images(o->operand, &o->platform, images, claim, ret, e);

@@ -6,13 +6,16 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <isa-l/igzip_lib.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 #include <zstd.h>
 #include <zstd_errors.h>
 
 #define CHUNK_BYTES (256u * 1024)
+/* What igzip may have taken beyond a member's end, and gives back: it may be of the chunk before.
+ */
+#define KEPT_BYTES 8
 
 enum codec { CODEC_PLAIN, CODEC_GZIP, CODEC_ZSTD };
 
@@ -32,10 +35,9 @@ struct layer_stream {
 	bool padded;  /* zeros after the last unit: nothing else may follow */
 	const unsigned char *in;
 	size_t in_len;
-	z_stream z;
-	bool z_live;
+	struct inflate_state gzip;
 	ZSTD_DStream *zstd;
-	unsigned char raw[CHUNK_BYTES];
+	unsigned char raw[KEPT_BYTES + CHUNK_BYTES]; /* the end of the chunk before, a chunk */
 	unsigned char out[CHUNK_BYTES];
 };
 
@@ -45,11 +47,13 @@ static int fill(struct layer_stream *s, struct err *e)
 
 	if (s->in_len > 0 || s->eof)
 		return 0;
-	n = fd_pread_full(s->fd, s->raw, sizeof(s->raw), (off_t)s->read_bytes);
+	if (s->in)
+		memmove(s->raw, s->in - KEPT_BYTES, KEPT_BYTES);
+	s->in = s->raw + KEPT_BYTES;
+	n = fd_pread_full(s->fd, s->raw + KEPT_BYTES, CHUNK_BYTES, (off_t)s->read_bytes);
 	if (n < 0)
 		return err_errno(e, (int)-n, "cannot read the layer");
-	s->eof = (size_t)n < sizeof(s->raw);
-	s->in = s->raw;
+	s->eof = n < CHUNK_BYTES;
 	s->in_len = (size_t)n;
 	s->read_bytes += (uint64_t)n;
 	if (s->progress)
@@ -101,11 +105,6 @@ static int detect(struct layer_stream *s, struct err *e)
 
 static int start_codec(struct layer_stream *s, struct err *e)
 {
-	if (s->codec == CODEC_GZIP) {
-		if (inflateInit2(&s->z, 15 + 16) != Z_OK)
-			return err_set(e, ERR_LIMIT, ENOMEM, "out of memory for zlib");
-		s->z_live = true;
-	}
 	if (s->codec == CODEC_ZSTD) {
 		s->zstd = ZSTD_createDStream();
 		if (!s->zstd)
@@ -145,8 +144,6 @@ void layer_stream_free(struct layer_stream *s)
 {
 	if (!s)
 		return;
-	if (s->z_live)
-		(void)inflateEnd(&s->z);
 	(void)ZSTD_freeDStream(s->zstd);
 	sha256_free(s->hash);
 	free(s);
@@ -185,31 +182,48 @@ static int next_unit(struct layer_stream *s, struct err *e)
 	return 1;
 }
 
+static const char *gzip_fault(int r)
+{
+	switch (r) {
+	case ISAL_INVALID_WRAPPER:
+		return "not a gzip header";
+	case ISAL_UNSUPPORTED_METHOD:
+		return "unknown compression method";
+	case ISAL_INCORRECT_CHECKSUM:
+		return "incorrect checksum or length";
+	case ISAL_INVALID_LOOKBACK:
+		return "invalid distance";
+	default:
+		return "invalid block";
+	}
+}
+
 static int inflate_some(struct layer_stream *s, size_t *ret_len, struct err *e)
 {
+	struct inflate_state *z = &s->gzip;
 	int r;
 
 	if (!s->in_unit) {
-		if (s->used_bytes > 0 && inflateReset(&s->z) != Z_OK)
-			return err_set(e, ERR_INTERNAL, 0, "zlib cannot start again");
+		isal_inflate_init(z);
+		z->crc_flag = ISAL_GZIP;
 		s->in_unit = true;
 	}
-	s->z.next_in = (unsigned char *)s->in;
-	s->z.avail_in = (uInt)s->in_len;
-	s->z.next_out = s->out;
-	s->z.avail_out = sizeof(s->out);
-	r = inflate(&s->z, Z_NO_FLUSH);
-	s->used_bytes += s->in_len - s->z.avail_in;
-	s->in = s->z.next_in;
-	s->in_len = s->z.avail_in;
-	*ret_len = sizeof(s->out) - s->z.avail_out;
-	if (r == Z_STREAM_END)
+	z->next_in = (uint8_t *)s->in;
+	z->avail_in = (uint32_t)s->in_len;
+	z->next_out = s->out;
+	z->avail_out = sizeof(s->out);
+	r = isal_inflate(z);
+	if (r < 0 || r == ISAL_NEED_DICT)
+		return err_set(e, ERR_CORRUPT, 0, "damaged gzip data: %s", gzip_fault(r));
+	if (z->block_state == ISAL_BLOCK_FINISH) {
 		s->in_unit = false;
-	else if (r == Z_MEM_ERROR)
-		return err_set(e, ERR_LIMIT, ENOMEM, "out of memory for zlib");
-	else if (r != Z_OK && r != Z_BUF_ERROR)
-		return err_set(e, ERR_CORRUPT, 0, "damaged gzip data: %s",
-			s->z.msg ? s->z.msg : "a preset dictionary");
+		z->next_in -= z->read_in_length / 8;
+		z->avail_in += (uint32_t)(z->read_in_length / 8);
+	}
+	s->used_bytes += s->in_len - z->avail_in;
+	s->in = z->next_in;
+	s->in_len = z->avail_in;
+	*ret_len = sizeof(s->out) - z->avail_out;
 	return 0;
 }
 

@@ -12,7 +12,7 @@
 /* Compression runs in one thread beside the reading one: more gain nothing, as reading is the
  * slower side. */
 #define WORKERS 1
-#define BACKLOG_BLOCKS 64
+#define BACKLOG_BLOCKS 16
 
 static int create_objects(struct squash *s)
 {

@@ -109,9 +109,88 @@ static void test_codec(put_fn *put, const char *truncated, const char *damaged)
 	refused(read_all(NULL), ERR_CORRUPT, damaged, "a wrong checksum");
 }
 
+/* Puts plain's first bytes as a member of a given length: what lacks is a name in its header. */
+static void put_gzip_of(size_t len, size_t packed_len)
+{
+	cleanup_buf struct buf body = {0};
+
+	buf_init(&body, MAX);
+	buf_reset(&packed);
+	put_gzip(plain.data, len);
+	buf_put(&body, packed.data + 10, packed.len - 10);
+	buf_reset(&packed);
+	buf_put(&packed, "\x1f\x8b\x08\x08\0\0\0\0\0\3", 10);
+	while (packed.len + body.len + 1 < packed_len)
+		buf_put_u8(&packed, 'n');
+	buf_put_u8(&packed, 0);
+	buf_put(&packed, body.data, body.len);
+}
+
+/* A member that ends at each place about the end of the reader's chunk, and one behind it. */
+static void test_member_ends(void)
+{
+	const size_t chunk = 256 * 1024, first = 100000;
+	int bad = 0;
+
+	for (size_t end = chunk - 20; end < chunk + 20; end++) {
+		put_gzip_of(first, end);
+		if (packed.len != end)
+			bad++;
+		put_gzip(plain.data + first, plain.len - first);
+		if (read_all(NULL) != 0)
+			bad++;
+		packed.data[end - 1] ^= 1;
+		if (read_all(NULL) >= 0 || !strstr(err.what, "incorrect checksum or length"))
+			bad++;
+		packed.len = end - 1;
+		if (read_all(NULL) >= 0 || !strstr(err.what, "the layer is cut"))
+			bad++;
+	}
+	EQ_INT(bad, 0, "members that end about a chunk's end");
+}
+
+static void test_many_members(void)
+{
+	size_t at = 0, len = 1, whole;
+	int bad = 0;
+
+	buf_reset(&packed);
+	while (at < plain.len) {
+		if (len > plain.len - at)
+			len = plain.len - at;
+		put_gzip(plain.data + at, len);
+		at += len;
+		len = len % 8191 + 61;
+	}
+	EQ_INT(read_all(NULL), 0, "many members");
+	whole = packed.len;
+	for (size_t cut = 1; cut < 30; cut++) {
+		packed.len = whole - cut;
+		if (read_all(NULL) >= 0 || !strstr(err.what, "the layer is cut"))
+			bad++;
+	}
+	EQ_INT(bad, 0, "the last one cut by each number of bytes");
+}
+
+/* A header with all that it can have: RFC 1952, 2.3. */
+static void test_gzip_header(void)
+{
+	buf_reset(&packed);
+	put_gzip(plain.data, plain.len);
+	cleanup_buf struct buf body = {0};
+	buf_init(&body, MAX);
+	buf_put(&body, packed.data + 10, packed.len - 10);
+	buf_reset(&packed);
+	buf_put(&packed, "\x1f\x8b\x08\x1c\0\0\0\0\0\3\5\0extraname\0comment\0", 30);
+	buf_put(&packed, body.data, body.len);
+	EQ_INT(read_all(NULL), 0, "a header with extra field, name and comment");
+	packed.data[2] = 7;
+	refused(read_all(NULL), ERR_CORRUPT, "unknown compression method", "another method");
+}
+
 static void test_gzip(void)
 {
-	test_codec(put_gzip, "the layer is cut", "damaged gzip data: incorrect data check");
+	test_codec(put_gzip, "the layer is cut", "damaged gzip data: incorrect checksum or length");
 	buf_reset(&packed);
 	put_gzip(plain.data, plain.len);
 	buf_put(&packed, (char[600]){0}, 600);
@@ -121,11 +200,14 @@ static void test_gzip(void)
 	buf_reset(&packed);
 	put_gzip(plain.data, plain.len);
 	packed.data[packed.len - 1] ^= 1;
-	refused(read_all(NULL), ERR_CORRUPT, "incorrect length check", "a wrong length");
+	refused(read_all(NULL), ERR_CORRUPT, "incorrect checksum or length", "a wrong length");
 	packed.data[packed.len / 2] ^= 0xff;
 	refused(read_all(NULL), ERR_CORRUPT, "damaged gzip data", "a wrong byte inside");
 	packed.len = 3;
 	refused(read_all(NULL), ERR_CORRUPT, "the layer is cut", "a part of its header");
+	test_member_ends();
+	test_many_members();
+	test_gzip_header();
 }
 
 static void test_zstd(void)
