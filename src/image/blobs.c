@@ -6,14 +6,13 @@
 #include "../base/hash.h"
 #include "../proto/images-dir.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define MODE_SYNCED 0400
-#define MODE_FRESH 0600
 
 static const char *hex_of(const char *digest)
 {
@@ -62,10 +61,21 @@ int blobs_open(const struct images *i, const char *digest, uint64_t *ret_size, s
 
 	if (fd < 0)
 		return fd;
-	if ((st.st_mode & 0777) != MODE_SYNCED && check(i, digest, fd, &damage) < 0)
+	if ((st.st_mode & 0777) != IMAGES_BLOB_SYNCED && check(i, digest, fd, &damage) < 0)
 		return not_here(digest, e);
 	*ret_size = (uint64_t)st.st_size;
 	return fd_take(&fd);
+}
+
+int blobs_open_unchecked(
+	const struct images *i, const char *digest, uint64_t *ret_size, struct err *e)
+{
+	struct stat st;
+	int fd = open_file(i, digest, &st, e);
+
+	if (fd >= 0)
+		*ret_size = (uint64_t)st.st_size;
+	return fd;
 }
 
 bool blobs_have(const struct images *i, const char *digest)
@@ -75,6 +85,22 @@ bool blobs_have(const struct images *i, const char *digest)
 	cleanup_fd int fd = blobs_open(i, digest, &size, &ignored);
 
 	return fd >= 0;
+}
+
+bool blobs_any(const struct images *i)
+{
+	int fd = openat(i->blobsfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *de;
+
+	if (!d) {
+		(void)fd_close(fd);
+		return false;
+	}
+	while ((de = readdir(d)) && de->d_name[0] == '.')
+		;
+	(void)closedir(d);
+	return de != NULL;
 }
 
 int blobs_read(const struct images *i, const char *digest, size_t max_bytes, struct buf *ret,
@@ -102,33 +128,58 @@ int blobs_put(
 {
 	if (blobs_have(i, digest))
 		return 0;
-	int r = file_write_atomic(i->blobsfd, hex_of(digest), data, len, MODE_FRESH, false);
+	int r = file_write_atomic(i->blobsfd, hex_of(digest), data, len, IMAGES_BLOB_FRESH, false);
 	return r < 0 ? images_write_error(i, -r, "an image's description", e) : 0;
 }
 
 int blobs_adopt(
 	const struct images *i, int dirfd, const char *name, const char *digest, struct err *e)
 {
-	if (fchmodat(dirfd, name, MODE_FRESH, 0) < 0 ||
+	if (fchmodat(dirfd, name, IMAGES_BLOB_FRESH, 0) < 0 ||
 		renameat(dirfd, name, i->blobsfd, hex_of(digest)) < 0)
 		return images_write_error(i, errno, "a layer", e);
 	return 0;
 }
 
-int blobs_sync(const struct images *i, const char *const *digests, size_t n, struct err *e)
+/* Syncs those that are not, and opens them: fds of the others stay -1. */
+static int sync_files(
+	const struct images *i, const char *const *digests, size_t n, int *fds, struct err *e)
 {
+	bool any = false;
+
 	for (size_t k = 0; k < n; k++) {
 		struct stat st;
 		cleanup_fd int fd = open_file(i, digests[k], &st, e);
 		if (fd < 0)
 			return fd;
-		if ((st.st_mode & 0777) == MODE_SYNCED)
+		if ((st.st_mode & 0777) == IMAGES_BLOB_SYNCED)
 			continue;
-		if (fsync(fd) < 0 || fchmod(fd, MODE_SYNCED) < 0)
+		if (fsync(fd) < 0)
 			return images_write_error(i, errno, "a layer", e);
+		fds[k] = fd_take(&fd);
+		any = true;
 	}
-	int r = dir_sync(i->blobsfd);
+	int r = any ? dir_sync(i->blobsfd) : 0;
 	return r < 0 ? images_write_error(i, -r, "a layer", e) : 0;
+}
+
+int blobs_sync(const struct images *i, const char *const *digests, size_t n, struct err *e)
+{
+	int *fds = malloc((n ? n : 1) * sizeof(*fds));
+
+	if (!fds)
+		return err_errno(e, ENOMEM, "%zu blobs", n);
+	for (size_t k = 0; k < n; k++)
+		fds[k] = -1;
+	int r = sync_files(i, digests, n, fds, e);
+	/* The mode says it of the very file that was synced, when its name is on disk too. */
+	for (size_t k = 0; k < n; k++) {
+		if (r == 0 && fds[k] >= 0 && fchmod(fds[k], IMAGES_BLOB_SYNCED) < 0)
+			r = images_write_error(i, errno, "a layer", e);
+		(void)fd_close(fds[k]);
+	}
+	free(fds);
+	return r;
 }
 
 int blobs_verify(const struct images *i, const char *digest, struct err *e)

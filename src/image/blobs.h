@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The complete blobs of the images' folder (proto/images-dir.h). Whoever looks for one has claimed
- * it before. */
+/* The complete blobs of the images' folder (proto/images-dir.h). Whoever looks for one that is to
+ * stay has claimed it before. */
 #ifndef KOSA8_IMAGE_BLOBS_H
 #define KOSA8_IMAGE_BLOBS_H
 
@@ -12,9 +12,15 @@
  * removed when it is damaged. */
 int blobs_open(
 	const struct images *i, const char *digest, uint64_t *ret_size, struct err *e) must_check;
+/* The same without a look at what it holds: for a reader that hashes it. */
+int blobs_open_unchecked(
+	const struct images *i, const char *digest, uint64_t *ret_size, struct err *e) must_check;
 bool blobs_have(const struct images *i, const char *digest);
-/* A small document, checked against its digest: ERR_NOT_FOUND, ERR_CORRUPT, ERR_LIMIT over
- * max_bytes. ret is initialised here, released by the caller also on failure. */
+/* Whether there is any at all. */
+bool blobs_any(const struct images *i);
+/* A small document: as all of it is in memory then, it need not be claimed. Checked against its
+ * digest: ERR_NOT_FOUND, ERR_CORRUPT, ERR_LIMIT over max_bytes. ret is initialised here, released
+ * by the caller also on failure. */
 int blobs_read(const struct images *i, const char *digest, size_t max_bytes, struct buf *ret,
 	struct err *e) must_check;
 /* Keeps a document under the digest that it has; nothing happens when it is there. */

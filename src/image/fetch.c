@@ -103,6 +103,7 @@ static int start(struct fetcher *x, struct fetch *f, struct err *e)
 		.accept = f->accept,
 		.authorization = f->authorization,
 		.range_from = f->started_at,
+		.head = f->head,
 		.on_answer = on_answer,
 		.on_data = on_data,
 		.ctx = f};
@@ -117,7 +118,7 @@ static int try_again(struct fetcher *x, struct fetch *f, uint64_t after_ms, stru
 {
 	if (f->sink->offset(f->sink) > f->started_at)
 		f->tries = 0;
-	if (f->tries >= FETCH_TRIES || f->tries_all >= FETCH_TRIES_ALL)
+	if (f->once || f->tries >= FETCH_TRIES || f->tries_all >= FETCH_TRIES_ALL)
 		return err_code(e);
 	unsigned doublings = f->tries > 0 ? f->tries - 1 : 0;
 	uint64_t pause = after_ms > 0 ? after_ms : x->retry_ms << doublings;
@@ -254,6 +255,7 @@ static int body_ended(struct fetcher *x, struct fetch *f, struct err *e)
 	if (r < 0)
 		return r;
 	(void)snprintf(f->content_type, sizeof(f->content_type), "%s", f->call.answer.content_type);
+	(void)snprintf(f->digest, sizeof(f->digest), "%s", f->call.answer.digest);
 	f->state = FETCH_DONE;
 	return 0;
 }
@@ -265,6 +267,7 @@ static int ended(struct fetcher *x, struct fetch *f, struct err *e)
 	int r = 0;
 
 	assert(c->result != HTTP_PENDING);
+	f->status = c->answer.status;
 	switch (c->result) {
 	case HTTP_FAILED:
 		*e = c->err;

@@ -43,9 +43,13 @@ struct fetch {
 	const char *accept;
 	const char *what; /* "layer sha256:...": for messages */
 	struct sink *sink;
+	bool head; /* HEAD: the sink gets no data */
+	bool once; /* no other try */
 
-	/* The last answer's Content-Type. */
+	/* The last answer's status (0: none came), Content-Type and Docker-Content-Digest. */
+	long status;
 	char content_type[128];
+	char digest[96];
 
 	/* fetch.c's own */
 	enum fetch_state state;

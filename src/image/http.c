@@ -33,9 +33,12 @@ struct http_transfer {
 	char origin[HTTP_ORIGIN_MAX];  /* of the caller's url */
 	char current[HTTP_ORIGIN_MAX]; /* of url */
 	unsigned redirects;
-	int64_t last_ms; /* when something arrived */
-	bool answered;	 /* on_answer was called */
-	int refused;	 /* what a callback returned, < 0 */
+	int64_t last_ms;    /* the last progress, from which a stall is counted */
+	uint64_t fresh;	    /* bytes that arrived since */
+	uint64_t fresh_min; /* so many are progress */
+	bool began;	    /* the answer's first line is here */
+	bool answered;	    /* on_answer was called */
+	int refused;	    /* what a callback returned, < 0 */
 	char text[CURL_ERROR_SIZE];
 };
 
@@ -156,6 +159,16 @@ static void copy_header(char *ret, size_t size, const char *value, size_t len, b
 	ret[n] = '\0';
 }
 
+static void arrived(struct http_transfer *t, size_t len)
+{
+	t->fresh += len;
+	if (t->fresh < t->fresh_min && t->began)
+		return;
+	t->began = true;
+	t->fresh = 0;
+	t->last_ms = clock_mono_ms();
+}
+
 static size_t on_header(char *line, size_t size, size_t count, void *ctx)
 {
 	struct http_call *c = ctx;
@@ -163,7 +176,7 @@ static size_t on_header(char *line, size_t size, size_t count, void *ctx)
 	size_t len = size * count;
 	const char *colon = memchr(line, ':', len);
 
-	c->transfer->last_ms = clock_mono_ms();
+	arrived(c->transfer, len);
 	if (len >= 5 && memcmp(line, "HTTP/", 5) == 0) /* 100, a proxy's, then the real one */
 		*a = (struct http_answer){.length = -1};
 	if (!colon)
@@ -179,6 +192,8 @@ static size_t on_header(char *line, size_t size, size_t count, void *ctx)
 		copy_header(a->content_type, sizeof(a->content_type), value, n, true);
 	else if (name == 13 && strncasecmp(line, "Content-Range", name) == 0)
 		copy_header(a->content_range, sizeof(a->content_range), value, n, false);
+	else if (name == 21 && strncasecmp(line, "Docker-Content-Digest", name) == 0)
+		copy_header(a->digest, sizeof(a->digest), value, n, false);
 	else if (name == 16 && strncasecmp(line, "WWW-Authenticate", name) == 0 &&
 		 challenge_parse(&a->challenge, value, n) < 0)
 		log_debug("a WWW-Authenticate header cannot be read");
@@ -219,7 +234,7 @@ static size_t on_body(char *data, size_t size, size_t count, void *ctx)
 	struct http_transfer *t = c->transfer;
 	size_t len = size * count;
 
-	t->last_ms = clock_mono_ms();
+	arrived(t, len);
 	if (!t->answered)
 		read_answer(c);
 	if (!has_body(c)) {
@@ -240,6 +255,7 @@ static void set_common(struct http *h, struct http_call *c)
 	const char *file = getenv("SSL_CERT_FILE"), *dir = getenv("SSL_CERT_DIR");
 
 	(void)curl_easy_setopt(easy, CURLOPT_PRIVATE, (void *)c);
+	(void)curl_easy_setopt(easy, CURLOPT_NOBODY, c->head ? 1L : 0L);
 	(void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
 	(void)curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
 	(void)curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
@@ -303,6 +319,9 @@ static int send_request(struct http *h, struct http_call *c, struct err *e)
 	buf_reset(&c->error_body);
 	c->answer = (struct http_answer){.length = -1};
 	t->last_ms = clock_mono_ms();
+	t->fresh_min = (uint64_t)h->stall_ms * HTTP_SPEED_MIN / 1000;
+	t->fresh = 0;
+	t->began = false;
 	return 0;
 }
 
@@ -460,6 +479,19 @@ static struct http_call *next_finished(struct http *h)
 	return NULL;
 }
 
+static void stalled(const struct http *h, struct http_call *c)
+{
+	const struct http_transfer *t = c->transfer;
+	long long seconds = (long long)((h->stall_ms + 999) / 1000);
+
+	if (t->fresh == 0)
+		(void)err_set(&c->err, ERR_TIMEOUT, 0, "%s sent nothing for %lld seconds",
+			t->current, seconds);
+	else
+		(void)err_set(&c->err, ERR_TIMEOUT, 0, "%s sent only %llu bytes in %lld seconds",
+			t->current, (unsigned long long)t->fresh, seconds);
+}
+
 /* A call that has stalled, as ended; else NULL, and *wait_ms is cut to the next possible stall. */
 static struct http_call *next_stalled(struct http *h, int64_t *wait_ms)
 {
@@ -473,8 +505,7 @@ static struct http_call *next_stalled(struct http *h, int64_t *wait_ms)
 		if (left <= 0) {
 			detach(h, c);
 			c->result = HTTP_BROKEN;
-			(void)err_set(&c->err, ERR_TIMEOUT, 0, "%s sent nothing for %lld seconds",
-				c->transfer->current, (long long)((h->stall_ms + 999) / 1000));
+			stalled(h, c);
 			return c;
 		}
 		if (left < *wait_ms)

@@ -6,7 +6,9 @@
  *    while scheme, host and port stay the same; from https only to https.
  *  - Only http and https. Certificates are checked against SSL_CERT_FILE, SSL_CERT_DIR or the
  *    system's store. Proxies as libcurl reads them from the environment, never for loopback.
- *  - A call ends when nothing arrived for the stall time; connecting has its own limit.
+ *  - A call ends when an answer does not begin within the stall time, or when less than
+ *    HTTP_SPEED_MIN arrives during it: a server cannot hold us for ever with a byte now and then.
+ *    Connecting has its own limit.
  *  - URLs are never put into a message, as a redirect's may hold a signature: only hosts are.
  *
  * A body goes to on_data only for 200 and 206; of any other answer the first 8 KiB are kept.
@@ -21,6 +23,7 @@
 #include <stdint.h>
 
 #define HTTP_CALLS_MAX 8
+#define HTTP_SPEED_MIN 1000 /* bytes a second, over the stall time */
 #define HTTP_URL_MAX 8192
 
 struct http;
@@ -32,6 +35,7 @@ struct http_answer {
 	uint64_t retry_after_s; /* 0: not given */
 	char content_type[128]; /* without parameters, lower case */
 	char content_range[96];
+	char digest[96]; /* Docker-Content-Digest, as it came */
 	struct challenge challenge;
 };
 
@@ -48,6 +52,7 @@ struct http_call {
 	const char *accept;	   /* or NULL */
 	const char *authorization; /* "Bearer ..." or NULL */
 	uint64_t range_from;	   /* 0: all */
+	bool head;		   /* HEAD: there will be no body */
 	/* Both may be NULL. Once, before the first on_data, for 200 and 206. A negative return ends
 	 * the call with this err: -EAGAIN as HTTP_BROKEN, else as HTTP_FAILED. */
 	int (*on_answer)(struct http_call *c, struct err *e);

@@ -5,6 +5,8 @@
 #include "load.h"
 #include "output.h"
 #include "pull.h"
+#include "save.h"
+#include "show.h"
 #include "worker.h"
 
 #include "../base/fd.h"
@@ -16,12 +18,15 @@
 #include <getopt.h>
 #include <poll.h>
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
 struct options {
 	const char *images_dir;
 	const char *config;
-	const char *operand;
+	const char *operand; /* the first of operands */
+	char *const *operands;
+	size_t operands_len;
 	struct platform platform;
 	bool plain_http;
 	bool hold;
@@ -32,7 +37,8 @@ enum { OPT_IMAGES_DIR = 1, OPT_PLATFORM, OPT_PLAIN_HTTP, OPT_CONFIG, OPT_HOLD };
 static int usage(struct err *e)
 {
 	(void)err_set(e, ERR_USAGE, EINVAL, "wrong arguments for kosa8-image");
-	return err_hint(e, "kosa8-image pull|load|import --images-dir DIR [FLAGS] OPERAND");
+	return err_hint(
+		e, "kosa8-image pull|load|import|save|show --images-dir DIR [FLAGS] OPERAND");
 }
 
 static int parse_options(int argc, char **argv, struct options *ret, struct err *e)
@@ -69,9 +75,11 @@ static int parse_options(int argc, char **argv, struct options *ret, struct err 
 			return usage(e);
 		}
 	}
-	if (optind + 1 != argc)
+	if (optind == argc || (optind + 1 != argc && strcmp(argv[0], "save") != 0))
 		return usage(e);
 	o.operand = argv[optind];
+	o.operands = argv + optind;
+	o.operands_len = (size_t)(argc - optind);
 	*ret = o;
 	return 0;
 }
@@ -98,7 +106,11 @@ static int work_on_images(const char *verb, const struct options *o, const struc
 		struct pull p = {o->operand, o->platform, o->plain_http};
 		return pull_image(&p, images, claim, ret, e);
 	}
-	int r = claim_take(images, NULL, claim, e);
+	if (strcmp(verb, "save") == 0)
+		return save_images(o->operands, o->operands_len, images, ret, e);
+	if (strcmp(verb, "show") == 0)
+		return show_image(o->operand, images, ret, e);
+	int r = claim_take(images, NULL, NULL, claim, e);
 	if (r < 0)
 		return r;
 	if (strcmp(verb, "load") == 0)
@@ -140,13 +152,13 @@ static int run(const char *verb, const struct options *o, struct output *output,
 		images_sweep(&images);
 	}
 	if (r < 0) {
-		claim_release(&claim, worth_keeping(e));
+		claim_release(&claim, worth_keeping(e) ? CLAIM_KEEP : CLAIM_DISCARD);
 		return r;
 	}
 	output_take(output, result);
 	if (o->hold && !output_failed(output))
 		hold(output->fd);
-	claim_release(&claim, false);
+	claim_release(&claim, CLAIM_DONE);
 	return 0;
 }
 

@@ -119,13 +119,14 @@ static int lock_folder(const struct images *i, const char *name, bool wait)
 	return fd_take(&fd);
 }
 
-int workdir_open(const struct images *i, const char *digest, struct workdir *ret, struct err *e)
+int workdir_open(const struct images *i, const char *name, struct workdir *ret, struct err *e)
 {
 	struct workdir w = {.images = i, .fd = -ENOENT};
 	char random[17];
 
+	images_sweep(i); /* what others left may be the space that is missing */
 	random_hex(random, sizeof(random) - 1);
-	(void)snprintf(w.name, sizeof(w.name), "%s", digest ? hex_of(digest) : random);
+	(void)snprintf(w.name, sizeof(w.name), "%s", name ? name : random);
 	/* A sweep of another worker may remove the folder between mkdir and lock, once at most. */
 	for (int tries = 0; w.fd == -ENOENT && tries < OPEN_TRIES; tries++) {
 		if (mkdirat(i->workfd, w.name, 0700) < 0 && errno != EEXIST)
@@ -134,7 +135,6 @@ int workdir_open(const struct images *i, const char *digest, struct workdir *ret
 	}
 	if (w.fd < 0)
 		return err_errno(e, -w.fd, "cannot lock %s/work/%s", i->path, w.name);
-	images_sweep(i); /* what others left may be the space that is missing; w itself is locked */
 	*ret = w;
 	return 0;
 }

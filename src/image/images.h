@@ -42,10 +42,10 @@ struct workdir {
 	char name[80];
 };
 
-/* digest NULL: a new one of a random name. Else the image's own, with what a killed worker left in
- * it; the caller has claimed the image. Sweeps the others. */
+/* name: that of the worker's claim; what a killed worker left in it goes. NULL: a random one.
+ * Sweeps the others. */
 int workdir_open(
-	const struct images *i, const char *digest, struct workdir *ret, struct err *e) must_check;
+	const struct images *i, const char *name, struct workdir *ret, struct err *e) must_check;
 /* Removes it with all that is in it. A zeroed one (fd -1) is accepted. */
 void workdir_remove(struct workdir *w);
 #define WORKDIR_NONE     \

@@ -4,57 +4,40 @@
 #include "config.h"
 #include "convert.h"
 #include "finish.h"
+#include "keep.h"
 #include "synthesis.h"
 
 #include "../base/fd.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define CHUNK (256u * 1024)
-#define COPY_FILE "layer"
+#define LAYER_FILE "layer"
+#define CREATED_BY "kosa8 image import"
 
-/* What is no regular file is copied into the work folder: the worker wants one. */
-static int copy_input(int in, const struct workdir *w, struct err *e)
+/* The tar, whatever it is read from, becomes a file of the work folder that does not change. */
+static int copy_input(const char *path, const struct workdir *w, struct copied *ret, struct err *e)
 {
-	cleanup_fd int out = openat(w->fd, COPY_FILE, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	char *chunk = malloc(CHUNK);
-	ssize_t n = 0;
-	int r = 0;
-
-	if (out < 0 || !chunk)
-		r = images_write_error(w->images, errno, "the archive", e);
-	while (r == 0 && (n = fd_read_full(in, chunk, CHUNK)) > 0) {
-		r = fd_write_all(out, chunk, (size_t)n);
-		if (r < 0)
-			r = images_write_error(w->images, -r, "the archive", e);
-	}
-	free(chunk);
-	if (r < 0)
-		return r;
-	return n < 0 ? err_errno(e, (int)-n, "reading the archive") : fd_take(&out);
-}
-
-static int open_input(const char *path, const struct workdir *w, struct err *e)
-{
+	bool is_stdin = strcmp(path, "-") == 0;
+	cleanup_fd int opened = is_stdin ? -1 : open(path, O_RDONLY | O_NOCTTY | O_CLOEXEC);
+	int fd = is_stdin ? STDIN_FILENO : opened;
 	struct stat st;
 
-	if (strcmp(path, "-") == 0)
-		return copy_input(STDIN_FILENO, w, e);
-	cleanup_fd int fd = open(path, O_RDONLY | O_NOCTTY | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return err_errno(e, errno, "cannot open it");
-	if (S_ISREG(st.st_mode))
-		return fd_take(&fd);
 	if (S_ISDIR(st.st_mode)) {
 		(void)err_set(e, ERR_INVALID, EISDIR, "it is a folder");
 		return err_hint(e, "tar -C FOLDER -c . | kosa8 image import - NAME");
 	}
-	return copy_input(fd, w, e);
+	if (S_ISREG(st.st_mode)) {
+		int r = images_check_space(w->images, (uint64_t)st.st_size, "the archive", e);
+		if (r < 0)
+			return r;
+	}
+	return copy_all(w, fd, LAYER_FILE, "the archive", LAYER_BYTES_MAX, ret, e);
 }
 
 static int put_diff_ids(struct image_config *config, json_t *diff_ids, struct err *e)
@@ -66,45 +49,70 @@ static int put_diff_ids(struct image_config *config, json_t *diff_ids, struct er
 	return 0;
 }
 
-/* The image's digest, once its layer was unpacked and the configuration is whole. */
-static int name_image(int layer, const struct image_config *config,
-	char ret[static REFERENCE_DIGEST_SIZE], struct err *e)
+/* The configuration as it is kept: what is reduced, and how it came to be. */
+static int put_config(struct buf *b, const struct image_config *config, struct err *e)
+{
+	cleanup_json *o = json_copy(config->reduced);
+
+	buf_init(b, CONFIG_BYTES_MAX);
+	if (json_object_set_new(o, "history", json_pack("[{s:s}]", "created_by", CREATED_BY)) < 0)
+		return err_errno(e, ENOMEM, "making the configuration");
+	json_put_canonical(b, o);
+	return buf_failed(b) ? err_errno(e, ENOMEM, "making the configuration") : 0;
+}
+
+/* The image, once its layer was unpacked and the configuration is whole. */
+static int make_image(const struct workdir *w, struct image_config *config,
+	const struct copied *content, struct image *ret, struct err *e)
 {
 	cleanup_buf struct buf b = {0};
 	struct descriptor d;
-	int r = synthesis_layer(layer, &d, e);
+	cleanup_fd int layer = openat(w->fd, LAYER_FILE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	int r;
 
-	buf_init(&b, CONFIG_BYTES_MAX);
-	if (r < 0)
+	if (layer < 0)
+		return err_errno(e, errno, "cannot open what was copied");
+	cleanup_converted struct converted made = {0};
+	if ((r = convert_layers(w, &layer, 1, &made, e)) < 0 ||
+		(r = put_diff_ids(config, made.diff_ids, e)) < 0 ||
+		(r = put_config(&b, config, e)) < 0 ||
+		(r = synthesis_layer(layer, content, &d, e)) < 0)
 		return r;
-	json_put_canonical(&b, config->reduced);
-	if (buf_failed(&b))
-		return err_errno(e, ENOMEM, "making the configuration");
-	return synthesis_digest(b.data, b.len, &d, 1, ret, e);
+	return synthesis_image(&b, config, &d, 1, ret, e);
+}
+
+static int keep_layer(const struct workdir *w, const char *digest, struct err *e)
+{
+	cleanup_keep struct keep keep = {.workdir = w};
+	int r = keep_wants(&keep, digest, e);
+
+	if (r > 0)
+		keep_file(&keep, digest, LAYER_FILE);
+	return r < 0 ? r : keep_publish(&keep, e);
 }
 
 static int import_into(const struct workdir *w, struct claim *claim, const char *path,
 	struct image_config *config, json_t **ret, struct err *e)
 {
-	cleanup_converted struct converted made = {0};
-	char digest[REFERENCE_DIGEST_SIZE];
+	cleanup_image struct image image = {0};
+	struct copied content;
+	struct stat st;
 	uint64_t size;
 	int r;
 
-	cleanup_fd int layer = open_input(path, w, e);
-	if (layer < 0)
-		return layer;
-	if ((r = convert_layers(w, &layer, 1, &made, e)) < 0 ||
-		(r = put_diff_ids(config, made.diff_ids, e)) < 0 ||
-		(r = name_image(layer, config, digest, e)) < 0)
-		return r;
-	if ((r = claim_add(claim, (const char *const[]){digest}, 1, e)) < 0 ||
-		(r = images_find(w->images, digest, &size, e)) < 0)
+	if ((r = copy_input(path, w, &content, e)) < 0 ||
+		(r = make_image(w, config, &content, &image, e)) < 0 ||
+		(r = finish_claim(claim, &image, e)) < 0 ||
+		(r = images_find(w->images, image.digest, &size, e)) < 0 ||
+		(r = keep_layer(w, content.digest, e)) < 0 ||
+		(r = finish_keep(w->images, &image, e)) < 0)
 		return r;
 	bool cached = size > 0;
-	if (!cached && (r = images_publish(w, CONVERT_FILE, digest, e)) < 0)
+	if (fstatat(w->fd, CONVERT_FILE, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return err_errno(e, errno, "the image");
+	if (!cached && (r = images_publish(w, CONVERT_FILE, image.digest, e)) < 0)
 		return r;
-	*ret = finish_result(digest, NULL, config, cached ? size : made.size, cached, e);
+	*ret = finish_result(&image, NULL, cached ? size : (uint64_t)st.st_size, cached, e);
 	return *ret ? 0 : err_code(e);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An image from a root file system's tar: one layer, with a configuration given beside it. */
+/* An image from a root file system's tar: one layer, kept as the tar is, with a configuration given
+ * beside it. The same tar and configuration give the same digest: nothing in it tells the time. */
 #ifndef KOSA8_IMAGE_IMPORT_H
 #define KOSA8_IMAGE_IMPORT_H
 

@@ -2,350 +2,145 @@
 #include "load.h"
 
 #include "convert.h"
-#include "files.h"
-#include "finish.h"
-#include "resolve.h"
-#include "synthesis.h"
 #include "worker.h"
 
 #include "../base/fd.h"
-#include "../base/hash.h"
 #include "../base/text.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 
-struct made {
-	char digest[REFERENCE_DIGEST_SIZE];
-	char file[24]; /* in the work folder */
-	uint64_t size;
-};
-
-struct load {
-	struct documents documents; /* first: of an OCI layout, for resolve.h */
-	const struct images *images;
-	struct claim *claim;
-	const struct platform *platform;
-	struct workdir workdir;
-	struct files files;
-	json_t *results;
-	struct made made[LOAD_IMAGES_MAX]; /* not published yet */
-	size_t made_len;
-};
-
-/* ---- what both kinds end with ---- */
-
-static int add_result(struct load *l, const char *digest, const char *ref,
-	const struct image_config *config, uint64_t size, bool cached, struct err *e)
+static int open_layers(
+	const struct load *l, const struct manifest *m, int *ret_fds, size_t *ret_n, struct err *e)
 {
+	for (; *ret_n < m->len; (*ret_n)++) {
+		const struct descriptor *d = &m->descriptors[*ret_n];
+		uint64_t size;
+		int fd = keep_open(&l->keep, d->digest, &size, e);
+		if (fd < 0)
+			return fd;
+		ret_fds[*ret_n] = fd;
+	}
+	return 0;
+}
+
+/* Under a name of its own in the work folder, published with all others at the end. */
+static int convert(struct load *l, struct load_image *m, struct err *e)
+{
+	cleanup_converted struct converted made = {0};
+	int layers[MANIFEST_LAYERS_MAX];
+	size_t n = 0;
+	int r = open_layers(l, &m->image.manifest, layers, &n, e);
+
+	if (r == 0)
+		r = convert_layers(&l->workdir, layers, n, &made, e);
+	while (n > 0)
+		(void)fd_close(layers[--n]);
+	if (r < 0 || (r = finish_check_diff_ids(&m->image.config, made.diff_ids, e)) < 0)
+		return r;
+	(void)snprintf(m->file, sizeof(m->file), "made-%zu", l->made_len);
+	m->size = made.size;
+	if (renameat(l->workdir.fd, CONVERT_FILE, l->workdir.fd, m->file) < 0)
+		return images_write_error(l->images, errno, "the image", e);
+	return 0;
+}
+
+static int check_limits(struct load *l, const struct image *image, struct err *e)
+{
+	if (l->made_len == LOAD_IMAGES_MAX)
+		return err_set(e, ERR_LIMIT, 0, "it holds more than %d images", LOAD_IMAGES_MAX);
+	for (size_t i = 0; i < image->documents_len; i++)
+		l->documents_bytes += image->documents[i].bytes.len;
+	if (l->documents_bytes > LOAD_DOCUMENTS_BYTES_MAX)
+		return err_set(e, ERR_LIMIT, 0,
+			"its manifests and configurations hold more than %u bytes",
+			LOAD_DOCUMENTS_BYTES_MAX);
+	return 0;
+}
+
+int load_make(struct load *l, struct image *image, const struct load_image **ret, struct err *e)
+{
+	struct load_image *m = &l->made[l->made_len];
+	int r;
+
+	for (size_t i = 0; i < l->made_len; i++)
+		if (strcmp(l->made[i].image.digest, image->digest) == 0) {
+			*ret = &l->made[i];
+			return 0;
+		}
+	if ((r = check_limits(l, image, e)) < 0)
+		return r;
+	*m = (struct load_image){.image = *image};
+	*image = (struct image){0};
+	if ((r = images_find(l->images, m->image.digest, &m->size, e)) < 0 ||
+		(m->size == 0 && (r = convert(l, m, e)) < 0)) {
+		image_release(&m->image);
+		return r;
+	}
+	l->made_len++;
+	*ret = m;
+	return 0;
+}
+
+/* An index may name one image several times in the same way. */
+static bool is_listed(const struct load *l, const char *digest, const char *canonical)
+{
+	json_t *o;
+	size_t i;
+
+	json_array_foreach (l->results, i, o) {
+		const char *ref = json_string_value(json_object_get(o, "ref"));
+		if (strcmp(json_string_value(json_object_get(o, "digest")), digest) == 0 &&
+			(ref && canonical ? strcmp(ref, canonical) == 0 : ref == canonical))
+			return true;
+	}
+	return false;
+}
+
+int load_add_name(
+	struct load *l, const struct load_image *made, const char *canonical, struct err *e)
+{
+	if (is_listed(l, made->image.digest, canonical))
+		return 0;
 	if (json_array_size(l->results) >= LOAD_NAMES_MAX)
 		return err_set(e, ERR_LIMIT, 0, "it holds more than %d names", LOAD_NAMES_MAX);
-	json_t *o = finish_result(digest, ref, config, size, cached, e);
+	json_t *o = finish_result(&made->image, canonical, made->size, made->file[0] == '\0', e);
 	if (!o)
 		return err_code(e);
 	return json_array_append_new(l->results, o) < 0 ? err_errno(e, ENOMEM, "the result") : 0;
 }
 
-/* Makes the image unless it is there, under a name of ours in the work folder; layers are opened
- * files. */
-static int make_image(struct load *l, const char *digest, const struct image_config *config,
-	const int *layers, size_t n, uint64_t *ret_size, bool *ret_cached, struct err *e)
+void load_pass_over(struct load *l, const char *name, const struct err *why, struct err *first)
 {
-	cleanup_converted struct converted made = {0};
-	struct made *m = &l->made[l->made_len];
-	int r;
-
-	for (size_t i = 0; i < l->made_len; i++)
-		if (strcmp(l->made[i].digest, digest) == 0) {
-			*ret_size = l->made[i].size;
-			*ret_cached = false;
-			return 0;
-		}
-	if ((r = claim_add(l->claim, &digest, 1, e)) < 0 ||
-		(r = images_find(l->images, digest, ret_size, e)) < 0)
-		return r;
-	*ret_cached = *ret_size > 0;
-	if (*ret_cached)
-		return 0;
-	if (l->made_len == LOAD_IMAGES_MAX)
-		return err_set(e, ERR_LIMIT, 0, "it holds more than %d images", LOAD_IMAGES_MAX);
-	if ((r = convert_layers(&l->workdir, layers, n, &made, e)) < 0 ||
-		(r = finish_check_diff_ids(config, made.diff_ids, e)) < 0)
-		return r;
-	(void)snprintf(m->file, sizeof(m->file), "made-%zu", l->made_len);
-	(void)snprintf(m->digest, sizeof(m->digest), "%s", digest);
-	m->size = *ret_size = made.size;
-	if (renameat(l->workdir.fd, CONVERT_FILE, l->workdir.fd, m->file) < 0)
-		return images_write_error(l->images, errno, "the image", e);
-	l->made_len++;
-	return 0;
+	output_notice(l->images->output, "passed over%s%.500s: %s", name && *name ? " " : "",
+		name ? name : "", why->what);
+	if (first->kind == ERR_NONE)
+		*first = *why;
 }
 
-/* Only when all that the archive holds was made, and can be told to the caller: an archive is
- * loaded whole or not at all. */
+/* Only when all that the archive holds was made, and can be told to the caller. */
 static int publish_all(struct load *l, struct err *e)
 {
 	cleanup_buf struct buf line = {0};
+	int r;
 
 	buf_init(&line, WORKER_LINE_MAX - 1024);
 	json_put_canonical(&line, l->results);
 	if (buf_failed(&line))
 		return err_set(e, ERR_LIMIT, 0, "its images' configurations are too large");
+	if ((r = keep_publish(&l->keep, e)) < 0)
+		return r;
+	for (size_t i = 0; i < l->made_len; i++)
+		if ((r = finish_keep(l->images, &l->made[i].image, e)) < 0)
+			return r;
 	for (size_t i = 0; i < l->made_len; i++) {
-		const struct made *m = &l->made[i];
-		uint64_t size;
-		int r;
-		if ((r = images_find(l->images, m->digest, &size, e)) < 0 ||
-			(size == 0 && (r = images_publish(&l->workdir, m->file, m->digest, e)) < 0))
+		const struct load_image *m = &l->made[i];
+		if (m->file[0] &&
+			(r = images_publish(&l->workdir, m->file, m->image.digest, e)) < 0)
 			return r;
 	}
-	return 0;
-}
-
-static void close_all(const int *fds, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		(void)fd_close(fds[i]);
-}
-
-/* ---- OCI layout (image-spec image-layout.md) ---- */
-
-static void blob_path(const char *digest, char ret[static 90])
-{
-	(void)snprintf(ret, 90, "blobs/sha256/%s", digest + strlen("sha256:"));
-}
-
-static int wrong_digest(const char *digest, struct err *e)
-{
-	return err_set(e, ERR_CORRUPT, 0, "its blob %s has another size or digest", digest);
-}
-
-static int get_document(struct documents *d, const struct descriptor *descriptor, bool is_config,
-	struct buf *ret, struct err *e)
-{
-	struct load *l = (struct load *)d;
-	char path[90], hex[SHA256_HEX_SIZE];
-
-	blob_path(descriptor->digest, path);
-	int r = files_read(
-		&l->files, path, is_config ? CONFIG_BYTES_MAX : MANIFEST_BYTES_MAX, ret, e);
-	if (r < 0)
-		return r;
-	sha256_hex_of(ret->data, ret->len, hex);
-	if (ret->len != descriptor->size ||
-		strcmp(hex, descriptor->digest + strlen("sha256:")) != 0)
-		return wrong_digest(descriptor->digest, e);
-	return 0;
-}
-
-static int open_layer(const struct load *l, const struct descriptor *d, struct err *e)
-{
-	struct descriptor found;
-	char path[90];
-	int r;
-
-	blob_path(d->digest, path);
-	cleanup_fd int fd = files_open_one(&l->files, path, e);
-	if (fd < 0)
-		return fd;
-	if ((r = synthesis_layer(fd, &found, e)) < 0)
-		return r;
-	if (found.size != d->size || strcmp(found.digest, d->digest) != 0)
-		return wrong_digest(d->digest, e);
-	return fd_take(&fd);
-}
-
-/* Only a whole name is one: a tag alone ("latest"), which is all that some tools write, is not. */
-static const char *whole_name(const struct descriptor *d, char *canonical)
-{
-	struct reference r;
-	struct err ignored;
-
-	if (!strpbrk(d->ref, ":/") || reference_parse(d->ref, &r, &ignored) < 0)
-		return NULL;
-	reference_canonical(&r, canonical);
-	return canonical;
-}
-
-static int load_entry(struct load *l, const struct descriptor *entry, struct err *e)
-{
-	cleanup_image struct image image = {0};
-	char canonical[REFERENCE_CANONICAL_SIZE];
-	int layers[MANIFEST_LAYERS_MAX];
-	uint64_t size;
-	bool cached;
-	size_t n = 0;
-	int r = resolve_descriptor(&l->documents, entry, l->platform, &image, e);
-
-	if (r < 0)
-		return r;
-	while (n < image.manifest.len) {
-		r = open_layer(l, &image.manifest.descriptors[n], e);
-		if (r < 0)
-			break;
-		layers[n++] = r;
-	}
-	if (r >= 0)
-		r = make_image(l, image.digest, &image.config, layers, n, &size, &cached, e);
-	close_all(layers, n);
-	if (r < 0)
-		return r;
-	return add_result(
-		l, image.digest, whole_name(entry, canonical), &image.config, size, cached, e);
-}
-
-static int load_layout(struct load *l, struct err *e)
-{
-	cleanup_buf struct buf b = {0};
-	cleanup_manifest struct manifest index = {0};
-	struct err incompatible = {0};
-	int r;
-
-	if ((r = files_read(&l->files, "index.json", MANIFEST_BYTES_MAX, &b, e)) < 0 ||
-		(r = manifest_parse(
-			 b.data, b.len, "application/vnd.oci.image.index.v1+json", &index, e)) < 0)
-		return r;
-	if (index.kind != MANIFEST_INDEX)
-		return err_set(e, ERR_INVALID, 0, "its index.json is not an index");
-	for (size_t i = 0; i < index.len; i++) {
-		const struct descriptor *d = &index.descriptors[i];
-		if (d->attached)
-			continue;
-		r = load_entry(l, d, e);
-		if (r < 0 && e->kind != ERR_INCOMPATIBLE)
-			return r;
-		if (r < 0 && incompatible.kind == ERR_NONE)
-			incompatible = *e;
-	}
-	if (json_array_size(l->results) > 0)
-		return 0;
-	if (incompatible.kind == ERR_NONE)
-		return err_set(e, ERR_NOT_FOUND, 0, "it holds no image");
-	*e = incompatible;
-	return err_code(e);
-}
-
-/* ---- docker-archive: manifest.json is [{"Config","RepoTags":[..],"Layers":[..]}] ---- */
-
-/* Where the name of the configuration holds its digest, it must be right. */
-static int check_config_name(const char *name, const struct buf *config, struct err *e)
-{
-	const char *base = strrchr(name, '/');
-	char hex[SHA256_HEX_SIZE];
-
-	base = base ? base + 1 : name;
-	if (strspn(base, "0123456789abcdef") != SHA256_HEX_SIZE - 1)
-		return 0;
-	sha256_hex_of(config->data, config->len, hex);
-	if (strncmp(base, hex, SHA256_HEX_SIZE - 1) != 0)
-		return err_set(e, ERR_CORRUPT, 0, "the configuration %s has another digest", hex);
-	return 0;
-}
-
-static int open_layers(const struct load *l, json_t *names, int *ret_fds,
-	struct descriptor *ret_layers, size_t *ret_n, struct err *e)
-{
-	json_t *name;
-	size_t i;
-
-	json_array_foreach (names, i, name) {
-		if (!json_is_string(name))
-			return err_set(e, ERR_INVALID, 0, "\"Layers\" is not a list of names");
-		int fd = files_open_one(&l->files, json_string_value(name), e);
-		if (fd < 0)
-			return fd;
-		ret_fds[(*ret_n)++] = fd;
-		int r = synthesis_layer(fd, &ret_layers[i], e);
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
-static int add_results(struct load *l, const json_t *tags, const char *digest,
-	const struct image_config *config, uint64_t size, bool cached, struct err *e)
-{
-	char canonical[REFERENCE_CANONICAL_SIZE];
-	struct reference ref;
-	json_t *tag;
-	size_t i;
-	int r;
-
-	if (json_array_size(tags) == 0)
-		return add_result(l, digest, NULL, config, size, cached, e);
-	json_array_foreach (tags, i, tag) {
-		if (!json_is_string(tag))
-			return err_set(e, ERR_INVALID, 0, "\"RepoTags\" is not a list of names");
-		if ((r = reference_parse(json_string_value(tag), &ref, e)) < 0)
-			return r;
-		reference_canonical(&ref, canonical);
-		if ((r = add_result(l, digest, canonical, config, size, cached, e)) < 0)
-			return r;
-	}
-	return 0;
-}
-
-static int load_opened(struct load *l, const json_t *item, const struct buf *b, const int *fds,
-	const struct descriptor *layers, size_t n, struct err *e)
-{
-	cleanup_image_config struct image_config config = {0};
-	char digest[REFERENCE_DIGEST_SIZE];
-	uint64_t size;
-	bool cached;
-	int r;
-
-	if ((r = image_config_parse(b->data, b->len, n, &config, e)) < 0 ||
-		(r = image_config_check_platform(&config, l->platform, e)) < 0 ||
-		(r = synthesis_digest(b->data, b->len, layers, n, digest, e)) < 0 ||
-		(r = make_image(l, digest, &config, fds, n, &size, &cached, e)) < 0)
-		return r;
-	return add_results(l, json_object_get(item, "RepoTags"), digest, &config, size, cached, e);
-}
-
-static int load_docker_image(struct load *l, const json_t *item, struct err *e)
-{
-	cleanup_buf struct buf config = {0};
-	struct descriptor *layers = NULL;
-	int fds[MANIFEST_LAYERS_MAX];
-	json_t *names;
-	const char *name;
-	size_t n = 0;
-	int r;
-
-	if ((r = json_get_str(item, "Config", 1024, &name, e)) < 0 ||
-		(r = json_get_array(item, "Layers", MANIFEST_LAYERS_MAX, &names, e)) < 0)
-		return err_wrap(e, "its manifest.json");
-	if ((r = files_read(&l->files, name, CONFIG_BYTES_MAX, &config, e)) < 0 ||
-		(r = check_config_name(name, &config, e)) < 0)
-		return r;
-	layers = calloc(MANIFEST_LAYERS_MAX, sizeof(*layers));
-	if (!layers)
-		return err_errno(e, ENOMEM, "reading the image");
-	r = open_layers(l, names, fds, layers, &n, e);
-	if (r == 0 && n == 0)
-		r = err_set(e, ERR_UNSUPPORTED, 0, "the image has no layers");
-	if (r == 0)
-		r = load_opened(l, item, &config, fds, layers, n, e);
-	close_all(fds, n);
-	free(layers);
-	return r;
-}
-
-static int load_docker(struct load *l, struct err *e)
-{
-	cleanup_buf struct buf b = {0};
-	json_t *item;
-	size_t i;
-	int r = files_read(&l->files, "manifest.json", MANIFEST_BYTES_MAX, &b, e);
-
-	if (r < 0)
-		return r;
-	cleanup_json *list = json_loadb((const char *)b.data, b.len, JSON_REJECT_DUPLICATES, NULL);
-	if (!json_is_array(list) || json_array_size(list) == 0)
-		return err_set(e, ERR_INVALID, 0, "its manifest.json is not a list of images");
-	json_array_foreach (list, i, item)
-		if ((r = load_docker_image(l, item, e)) < 0)
-			return r;
 	return 0;
 }
 
@@ -361,34 +156,50 @@ static int load_files(struct load *l, struct err *e)
 	return err_hint(e, "for a root file system: kosa8 image import");
 }
 
+static int load_from(struct load *l, const char *path, struct err *e)
+{
+	int r;
+
+	l->results = json_array();
+	if (!l->results)
+		return err_errno(e, ENOMEM, "the result");
+	if ((r = convert_check(e)) < 0 || (r = workdir_open(l->images, NULL, &l->workdir, e)) < 0 ||
+		(r = files_open(path, &l->workdir, &l->files, e)) < 0 || (r = load_files(l, e)) < 0)
+		return r;
+	return publish_all(l, e);
+}
+
+static void load_release(struct load *l)
+{
+	for (size_t i = 0; i < l->made_len; i++)
+		image_release(&l->made[i].image);
+	keep_release(&l->keep);
+	files_release(&l->files);
+	workdir_remove(&l->workdir);
+	json_decref(l->results);
+}
+
 int load_images(const char *path, const struct platform *p, const struct images *images,
 	struct claim *claim, json_t **ret, struct err *e)
 {
-	struct load l = {.documents = {get_document},
-		.images = images,
-		.claim = claim,
-		.platform = p,
-		.workdir = WORKDIR_NONE,
-		.files = {.dirfd = -1}};
-	int r = workdir_open(images, NULL, &l.workdir, e);
+	struct load *l = calloc(1, sizeof(*l));
 
-	if (r < 0)
-		return r;
-	l.results = json_array();
-	if ((r = files_open(path, &l.workdir, &l.files, e)) == 0) {
-		r = load_files(&l, e);
-		files_release(&l.files);
+	if (!l)
+		return err_errno(e, ENOMEM, "%s", path);
+	l->images = images;
+	l->claim = claim;
+	l->platform = p;
+	l->workdir = (struct workdir)WORKDIR_NONE;
+	l->files = (struct files)FILES_NONE;
+	l->keep.workdir = &l->workdir;
+	int r = load_from(l, path, e);
+	if (r < 0 && e->kind != ERR_NO_SPACE)
+		r = err_wrap(e, "%s", strcmp(path, "-") == 0 ? "standard input" : path);
+	if (r == 0) {
+		*ret = json_pack("{s:b, s:O}", "ok", 1, "images", l->results);
+		r = *ret ? 0 : err_errno(e, ENOMEM, "the result");
 	}
-	if (r == 0)
-		r = publish_all(&l, e);
-	workdir_remove(&l.workdir);
-	if (r < 0) {
-		json_decref(l.results);
-		return e->kind == ERR_NO_SPACE
-			       ? r
-			       : err_wrap(
-					 e, "%s", strcmp(path, "-") == 0 ? "standard input" : path);
-	}
-	*ret = json_pack("{s:b, s:o}", "ok", 1, "images", l.results);
-	return *ret ? 0 : err_errno(e, ENOMEM, "the result");
+	load_release(l);
+	free(l);
+	return r;
 }

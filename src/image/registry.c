@@ -78,8 +78,7 @@ static int use_mirror(struct registry *r, struct err *e)
 
 static int choose_base(struct registry *r, bool plain_http, struct err *e)
 {
-	char https[HTTP_ORIGIN_MAX], origin[HTTP_ORIGIN_MAX];
-	struct err ignored;
+	char origin[HTTP_ORIGIN_MAX];
 
 	if (find_mirror(r->ref.registry, r->base, sizeof(r->base)))
 		return use_mirror(r, e);
@@ -91,11 +90,24 @@ static int choose_base(struct registry *r, bool plain_http, struct err *e)
 			r->name);
 	if (plain_http || !http_origin_is_loopback(origin))
 		return 0;
-	(void)snprintf(https, sizeof(https), "%s", r->base);
 	(void)snprintf(r->base, sizeof(r->base), "http://%s", host_of(&r->ref));
-	if (!answers(r->base, &ignored) && answers(https, &ignored))
-		(void)snprintf(r->base, sizeof(r->base), "%s", https);
+	r->undecided = true;
 	return 0;
+}
+
+/* TLS or not, of a registry on loopback that did not answer a first request as HTTP. */
+static void decide(struct registry *r)
+{
+	char https[HTTP_ORIGIN_MAX];
+	struct err ignored;
+
+	if (!r->undecided)
+		return;
+	r->undecided = false;
+	int n = snprintf(https, sizeof(https), "https://%s", host_of(&r->ref));
+	if (n > 0 && (size_t)n < sizeof(https) && !answers(r->base, &ignored) &&
+		answers(https, &ignored))
+		(void)snprintf(r->base, sizeof(r->base), "%s", https);
 }
 
 static int get_document(struct documents *d, const struct descriptor *descriptor, bool is_config,
@@ -137,32 +149,54 @@ static char *resource(const struct registry *r, const char *kind, const char *na
 	return url;
 }
 
-static int get(struct registry *r, const char *url, struct memory *m, const char *accept,
-	char *ret_type, struct err *e)
+static int get_from_base(
+	struct registry *r, const char *kind, const char *name, struct fetch *f, struct err *e)
 {
-	struct fetch f = {.url = url, .accept = accept, .what = m->what, .sink = &m->sink};
+	cleanup_str char *url = resource(r, kind, name);
 
 	if (!url)
-		return err_errno(e, ENOMEM, "%s", m->what);
-	int x = fetch_run(&r->fetcher, &f, 1, e);
-	if (x == 0 && ret_type)
-		(void)snprintf(ret_type, sizeof(f.content_type), "%s", f.content_type);
+		return err_errno(e, ENOMEM, "%s", f->what);
+	f->url = url;
+	int x = fetch_run(&r->fetcher, f, 1, e);
+	f->url = NULL;
 	return x;
+}
+
+/* f: accept, what, sink, head. A first request to a registry on loopback is tried once as plain
+ * HTTP, so that there is none to find out only. */
+static int get(
+	struct registry *r, const char *kind, const char *name, struct fetch *f, struct err *e)
+{
+	struct fetch first = *f;
+
+	if (!r->undecided)
+		return get_from_base(r, kind, name, f, e);
+	first.once = true;
+	int x = get_from_base(r, kind, name, &first, e);
+	if (first.status > 0 && first.status != 400)
+		r->undecided = false;
+	if (x == 0 || (!r->undecided && e->kind != ERR_UNAVAILABLE && e->kind != ERR_TIMEOUT)) {
+		*f = first;
+		return x;
+	}
+	decide(r);
+	return get_from_base(r, kind, name, f, e);
 }
 
 static int get_document(struct documents *d, const struct descriptor *descriptor, bool is_config,
 	struct buf *ret, struct err *e)
 {
 	struct registry *r = (struct registry *)d;
-	cleanup_str char *url = resource(r, is_config ? "blobs" : "manifests", descriptor->digest);
 	cleanup_memory struct memory m = {0};
 	char what[120];
+	struct fetch f = {
+		.accept = is_config ? NULL : MANIFEST_ACCEPT, .what = what, .sink = &m.sink};
 
 	(void)snprintf(what, sizeof(what), "%s %s", is_config ? "configuration" : "manifest",
 		descriptor->digest);
 	memory_init(&m, what, descriptor->size, descriptor->digest,
 		is_config ? CONFIG_BYTES_MAX : MANIFEST_BYTES_MAX);
-	int x = get(r, url, &m, is_config ? NULL : MANIFEST_ACCEPT, NULL, e);
+	int x = get(r, is_config ? "blobs" : "manifests", descriptor->digest, &f, e);
 	if (x < 0)
 		return err_wrap(e, "%s", r->name);
 	*ret = m.body;
@@ -170,24 +204,43 @@ static int get_document(struct documents *d, const struct descriptor *descriptor
 	return 0;
 }
 
-int registry_resolve(struct registry *r, const struct platform *p, struct image *ret, struct err *e)
+int registry_root(struct registry *r, struct buf *ret, char digest[static REFERENCE_DIGEST_SIZE],
+	char type[static MANIFEST_TYPE_SIZE], struct err *e)
 {
 	bool by_digest = r->ref.digest[0] != '\0';
-	cleanup_str char *url = resource(r, "manifests", by_digest ? r->ref.digest : r->ref.tag);
 	cleanup_memory struct memory m = {0};
-	char type[MANIFEST_TYPE_SIZE], digest[REFERENCE_DIGEST_SIZE], hex[SHA256_HEX_SIZE];
+	struct fetch f = {.accept = MANIFEST_ACCEPT, .what = r->name, .sink = &m.sink};
+	char hex[SHA256_HEX_SIZE];
 
 	memory_init(&m, r->name, 0, by_digest ? r->ref.digest : NULL, MANIFEST_BYTES_MAX);
-	int x = get(r, url, &m, MANIFEST_ACCEPT, type, e);
+	int x = get(r, "manifests", by_digest ? r->ref.digest : r->ref.tag, &f, e);
 	if (x < 0) {
 		if (e->kind == ERR_NOT_FOUND)
 			(void)err_hint(e, "check the name and the tag");
 		return x;
 	}
 	sha256_hex_of(m.body.data, m.body.len, hex);
-	(void)snprintf(digest, sizeof(digest), "sha256:%s", hex);
-	x = resolve_root(&r->documents, m.body.data, m.body.len, digest, type, p, ret, e);
-	return x < 0 && !text_starts_with(e->what, r->name) ? err_wrap(e, "%s", r->name) : x;
+	(void)snprintf(digest, REFERENCE_DIGEST_SIZE, "sha256:%s", hex);
+	(void)snprintf(type, MANIFEST_TYPE_SIZE, "%.127s", f.content_type);
+	*ret = m.body;
+	m.body = (struct buf){0};
+	return 0;
+}
+
+int registry_head(struct registry *r, char digest[static REFERENCE_DIGEST_SIZE], struct err *e)
+{
+	cleanup_memory struct memory none = {0};
+	struct fetch f = {
+		.accept = MANIFEST_ACCEPT, .what = r->name, .sink = &none.sink, .head = true};
+
+	memory_init(&none, r->name, 0, NULL, MANIFEST_BYTES_MAX);
+	int x = get(r, "manifests", r->ref.tag, &f, e);
+	if (x < 0)
+		return x;
+	if (!reference_is_digest(f.digest))
+		return err_set(e, ERR_NOT_FOUND, 0, "%s: no digest", r->name);
+	(void)snprintf(digest, REFERENCE_DIGEST_SIZE, "%.71s", f.digest);
+	return 0;
 }
 
 int registry_fetch_blobs(struct registry *r, struct blob *blobs, size_t n, struct err *e)
@@ -197,8 +250,9 @@ int registry_fetch_blobs(struct registry *r, struct blob *blobs, size_t n, struc
 	size_t wanted = 0;
 	int x = fetches && urls ? 0 : -ENOMEM;
 
+	decide(r);
 	for (size_t i = 0; i < n && x == 0; i++) {
-		if (blobs[i].complete)
+		if (blobs[i].state != BLOB_OURS && blobs[i].state != BLOB_PRIVATE)
 			continue;
 		cleanup_str char *url = resource(r, "blobs", blobs[i].descriptor.digest);
 		x = url ? strv_add(&urls, url) : -ENOMEM;

@@ -14,22 +14,28 @@ struct registry {
 	char base[HTTP_ORIGIN_MAX];	     /* https://registry.example.com */
 	char host[HTTP_ORIGIN_MAX];	     /* registry.example.com */
 	char scope[REFERENCE_NAME_MAX + 32];
+	bool undecided; /* base is plain HTTP, but it may turn out that TLS is spoken there */
 	struct auth auth;
 	struct fetcher fetcher;
 };
 
-/* KOSA8_REGISTRY_MIRROR may send it elsewhere (worker.h). Makes no request, but for a registry on
- * loopback, which is asked whether it speaks plain HTTP (tried first there) or TLS. plain_http: no
- * TLS on any host. */
+/* KOSA8_REGISTRY_MIRROR may send it elsewhere (worker.h). Makes no request. A registry on loopback
+ * is asked as plain HTTP first; if it does not answer as such, as TLS. plain_http: no TLS on any
+ * host. */
 int registry_open(struct registry *r, const struct reference *ref, bool plain_http,
 	struct output *output, struct err *e) must_check;
 void registry_release(struct registry *r);
 #define cleanup_registry __attribute__((cleanup(registry_release)))
 
-/* Gets what the reference names and goes on to the platform's image. */
-int registry_resolve(
-	struct registry *r, const struct platform *p, struct image *ret, struct err *e) must_check;
-/* Fetches those blobs that are not complete. */
+/* The document that the reference names (ret is initialised here, released by the caller), its
+ * digest, and the media type that the registry gives it. */
+int registry_root(struct registry *r, struct buf *ret, char digest[static REFERENCE_DIGEST_SIZE],
+	char type[static MANIFEST_TYPE_SIZE], struct err *e) must_check;
+/* What the registry says is the digest of the document that the tag leads to now; ERR_NOT_FOUND
+ * also when it does not say. */
+int registry_head(
+	struct registry *r, char digest[static REFERENCE_DIGEST_SIZE], struct err *e) must_check;
+/* Fetches those blobs that are OURS or PRIVATE. */
 int registry_fetch_blobs(
 	struct registry *r, struct blob *blobs, size_t n, struct err *e) must_check;
 

@@ -1,15 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "resolve.h"
 
+#include <assert.h>
 #include <string.h>
+
+void image_add_document(struct image *i, const char *digest, struct buf *bytes)
+{
+	assert(i->documents_len < IMAGE_DOCUMENTS_MAX);
+	struct document *d = &i->documents[i->documents_len++];
+
+	(void)snprintf(d->digest, sizeof(d->digest), "%s", digest);
+	d->bytes = *bytes;
+	*bytes = (struct buf){0};
+}
 
 void image_release(struct image *i)
 {
 	manifest_release(&i->manifest);
 	image_config_release(&i->config);
+	for (size_t n = 0; n < i->documents_len; n++)
+		buf_release(&i->documents[n].bytes);
+	i->documents_len = 0;
 }
 
-static int resolve(struct documents *d, const void *data, size_t len, const char *digest,
+static int resolve(struct documents *d, struct buf *data, const char *digest,
 	const char *content_type, const struct platform *p, int depth, struct image *ret,
 	struct err *e);
 
@@ -24,8 +38,8 @@ static int resolve_child(struct documents *d, const struct descriptor *child,
 			child->digest, MANIFEST_BYTES_MAX);
 	if ((r = d->get(d, child, false, &b, e)) < 0)
 		return r;
-	return resolve(d, b.data, b.len, child->digest,
-		child->media_type[0] ? child->media_type : NULL, p, depth, ret, e);
+	return resolve(d, &b, child->digest, child->media_type[0] ? child->media_type : NULL, p,
+		depth, ret, e);
 }
 
 /* Tries the fitting entries in order: one that does not name its platform, or a nested index, may
@@ -69,29 +83,33 @@ static int resolve_image(struct documents *d, struct manifest *m, const char *di
 		return r;
 	*ret = (struct image){.manifest = *m, .config = config};
 	(void)snprintf(ret->digest, sizeof(ret->digest), "%s", digest);
+	image_add_document(ret, m->config.digest, &b);
 	*m = (struct manifest){0};
 	config = (struct image_config){0};
 	return 0;
 }
 
-static int resolve(struct documents *d, const void *data, size_t len, const char *digest,
+/* Takes the data on success. */
+static int resolve(struct documents *d, struct buf *data, const char *digest,
 	const char *content_type, const struct platform *p, int depth, struct image *ret,
 	struct err *e)
 {
 	cleanup_manifest struct manifest m = {0};
-	int r = manifest_parse(data, len, content_type, &m, e);
+	int r = manifest_parse(data->data, data->len, content_type, &m, e);
 
-	if (r < 0)
-		return r;
-	if (m.kind == MANIFEST_INDEX)
-		return resolve_index(d, &m, p, depth, ret, e);
-	return resolve_image(d, &m, digest, p, ret, e);
+	if (r == 0 && m.kind == MANIFEST_INDEX)
+		r = resolve_index(d, &m, p, depth, ret, e);
+	else if (r == 0)
+		r = resolve_image(d, &m, digest, p, ret, e);
+	if (r == 0)
+		image_add_document(ret, digest, data);
+	return r;
 }
 
-int resolve_root(struct documents *d, const void *root, size_t len, const char *digest,
+int resolve_root(struct documents *d, struct buf *root, const char *digest,
 	const char *content_type, const struct platform *p, struct image *ret, struct err *e)
 {
-	return resolve(d, root, len, digest, content_type, p, RESOLVE_DEPTH_MAX, ret, e);
+	return resolve(d, root, digest, content_type, p, RESOLVE_DEPTH_MAX, ret, e);
 }
 
 int resolve_descriptor(struct documents *d, const struct descriptor *root, const struct platform *p,

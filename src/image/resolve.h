@@ -21,16 +21,29 @@ struct documents {
 		struct buf *ret, struct err *e);
 };
 
+struct document {
+	char digest[REFERENCE_DIGEST_SIZE];
+	struct buf bytes;
+};
+
+#define IMAGE_DOCUMENTS_MAX (RESOLVE_DEPTH_MAX + 2)
+
 struct image {
 	char digest[REFERENCE_DIGEST_SIZE]; /* of its manifest */
 	struct manifest manifest;
 	struct image_config config;
+	/* As they were published: configuration, manifest, and the indexes that led to it. */
+	struct document documents[IMAGE_DOCUMENTS_MAX];
+	size_t documents_len;
 };
+/* Takes the bytes. */
+void image_add_document(struct image *i, const char *digest, struct buf *bytes);
 void image_release(struct image *i);
 #define cleanup_image __attribute__((cleanup(image_release)))
 
-/* root: the bytes that the name led to, with the digest of these bytes. */
-int resolve_root(struct documents *d, const void *root, size_t len, const char *digest,
+/* root: the bytes that the name led to, with the digest of these bytes; taken on success.
+ * content_type: as manifest_parse(). */
+int resolve_root(struct documents *d, struct buf *root, const char *digest,
 	const char *content_type, const struct platform *p, struct image *ret,
 	struct err *e) must_check;
 /* The same from a descriptor. */

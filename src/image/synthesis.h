@@ -4,12 +4,15 @@
 #ifndef KOSA8_IMAGE_SYNTHESIS_H
 #define KOSA8_IMAGE_SYNTHESIS_H
 
-#include "manifest.h"
+#include "copy.h"
+#include "resolve.h"
 
-/* Digest, size and media type (by the first bytes) of a file that is a layer. */
-int synthesis_layer(int fd, struct descriptor *ret, struct err *e) must_check;
-/* The digest of an OCI manifest over these. */
-int synthesis_digest(const void *config, size_t config_len, const struct descriptor *layers,
-	size_t n, char ret[static REFERENCE_DIGEST_SIZE], struct err *e) must_check;
+/* Of a file with this content that is a layer; its media type is found by the first bytes. */
+int synthesis_layer(
+	int fd, const struct copied *content, struct descriptor *ret, struct err *e) must_check;
+/* An image of this configuration (as in config, parsed from these bytes) and these layers, both
+ * taken on success, with the manifest made for them (OCI image-spec manifest.md). */
+int synthesis_image(struct buf *config_bytes, struct image_config *config,
+	const struct descriptor *layers, size_t n, struct image *ret, struct err *e) must_check;
 
 #endif

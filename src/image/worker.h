@@ -53,7 +53,9 @@
  *
  * Environment: KOSA8_REGISTRY_MIRROR (REGISTRY=URL,...: ask there instead, such as
  * docker.io=https://mirror.example.com), KOSA8_PULL_RETRY_MS (the first back-off, 1000),
- * KOSA8_PULL_STALL_MS (30000), KOSA8_PULL_CONNECT_MS (15000), DOCKER_CONFIG, HOME, SSL_CERT_FILE,
+ * KOSA8_PULL_STALL_MS (30000: a server that sends less than 1000 bytes a second over that time has
+ * stalled), KOSA8_PULL_CONNECT_MS (15000), KOSA8_PULL_WAIT_MS (60000: a worker that brings less
+ * than 1 MiB in that time is not waited for), DOCKER_CONFIG, HOME, SSL_CERT_FILE,
  * SSL_CERT_DIR, and the proxy variables that libcurl reads.
  */
 #ifndef KOSA8_IMAGE_WORKER_H

@@ -14,7 +14,8 @@
  *   work/NAME/         half-made files of one worker, which holds a flock on the folder itself
  *   claims/NAME        what one worker needs, a line "sha256:HEX" each; it holds the file's lock as
  *                      long as it lives. NAME: HEX of the manifest when it makes that one image
- *                      (so one worker at a time does), else "x" and 16 hex digits
+ *                      (so one worker at a time does, while it gets on), else "x" and 16 hex
+ *                      digits
  *   lock               held for moments by who claims, sweeps, or changes which images exist
  *
  * Locks are base/file.h's lock_open(). The rules:
@@ -37,6 +38,9 @@
 #define IMAGES_CLAIMS "claims"
 #define IMAGES_LOCK "lock"
 #define IMAGES_SUFFIX ".sqfs"
+
+#define IMAGES_BLOB_SYNCED 0400
+#define IMAGES_BLOB_FRESH 0600
 
 #define IMAGES_RESUME_S (24 * 60 * 60)
 #define IMAGES_CLAIM_BYTES_MAX (1024u * 1024)

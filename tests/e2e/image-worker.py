@@ -4,18 +4,22 @@
 
     image-worker.py KOSA8-IMAGE [NAME...]     prints TAP
 
-Every success must give the very same file system image, every failure a specific error; both must
-leave nothing behind in the images' folder, and no secret in any output.
+Every success must give the very same file system image and keep what it is made of byte for byte,
+every failure a specific error; neither may leave anything behind in the images' folder but what a next
+try continues, and no secret in any output.
 """
 import base64
+import fcntl
 import gzip
 import hashlib
 import importlib.util
 import io
 import json
 import os
+import random
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tarfile
@@ -85,6 +89,7 @@ class Test:
         self.folder = tempfile.mkdtemp(dir=folder)
         self.images = os.path.join(self.folder, "images")
         os.mkdir(self.images)
+        self.kept = set()
         self.env = {**os.environ, "KOSA8_PULL_RETRY_MS": "20", "KOSA8_PULL_STALL_MS": "700",
                     "KOSA8_LOG": "debug", "DOCKER_CONFIG": os.path.join(self.folder, "docker")}
         for name in ("SSL_CERT_FILE", "KOSA8_REGISTRY_MIRROR"):
@@ -119,20 +124,43 @@ class Test:
     def name(self, fault, tag=":1"):
         return f"127.0.0.1:{self.server.port}/{fault}/app{tag}"
 
+    def path(self, *names):
+        return os.path.join(self.images, *names)
+
+    def listed(self, *names):
+        return sorted(os.listdir(self.path(*names))) if os.path.exists(self.path(*names)) else []
+
+    def blobs(self):
+        return set(self.listed("blobs", "sha256"))
+
     def left(self):
-        """Files of some size below the images' folder that are not finished images."""
-        found = []
-        for folder, _, names in os.walk(self.images):
-            for name in names:
-                path = os.path.join(folder, name)
-                if os.lstat(path).st_size and not name.endswith(".sqfs"):
-                    found.append(os.path.relpath(path, self.images))
-        return found + [d for d in os.listdir(os.path.join(self.images, "blobs"))]
+        """What is below the images' folder beside finished images and their blobs."""
+        return [f"{d}/{n}" for d in ("partial", "work", "claims") for n in self.listed(d)]
+
+    def blob(self, digest):
+        return self.path("blobs", "sha256", digest[7:])
+
+    def remove_image(self, result):
+        os.unlink(self.path(result.last["digest"][7:] + ".sqfs"))
+
+    def whole(self, images):
+        """These, as they stand in a result, and nothing else."""
+        for image in images:
+            listed = [b["digest"] for b in image["blobs"]]
+            equal(len(listed), len(set(listed)), "each blob is listed once")
+            for blob in image["blobs"]:
+                with open(self.blob(blob["digest"]), "rb") as f:
+                    data = f.read()
+                equal((faults.sha(data), len(data)), (blob["digest"], blob["size"]), "a kept blob")
+                equal(os.stat(self.blob(blob["digest"])).st_mode & 0o7777, 0o400, "it is on disk for sure")
+            self.kept.update(d[7:] for d in listed)
+        equal(self.blobs(), self.kept, "blobs")
+        equal(self.left(), [], "left behind")
 
     def good(self, result, want=None):
         check(result.code == 0 and result.last.get("ok") is True, f"failed: {result}")
-        equal(self.left(), [], "left behind")
-        path = os.path.join(self.images, result.last["digest"][7:] + ".sqfs")
+        self.whole([result.last])
+        path = self.path(result.last["digest"][7:] + ".sqfs")
         equal(os.stat(path).st_mode & 0o7777, 0o400, "mode")
         equal(os.stat(path).st_size, result.last["size"], "size")
         with open(path, "rb") as f:
@@ -147,7 +175,7 @@ class Test:
         self.good(result, Test.golden)
         return result
 
-    def fails(self, kind, *needles, args, seconds=8):
+    def fails(self, kind, *needles, args, seconds=8, keeps=False):
         result = self.run(*args)
         check(result.code == 1 and result.last.get("ok") is False, f"did not fail: {result}")
         equal(result.error["kind"], kind, f"kind of {result}")
@@ -155,12 +183,40 @@ class Test:
         for needle in needles:
             check(needle.lower() in said, f"'{needle}' is not said: {result}")
         check(result.seconds < seconds, f"took too long: {result}")
-        equal(self.left(), [], "left behind")
         equal([n for n in os.listdir(self.images) if n.endswith(".sqfs")], [], "images")
+        if keeps:
+            self.resumable()
+        else:
+            equal((self.left(), self.blobs()), ([], self.kept), "left behind")
         return result
 
+    def resumable(self):
+        """What a next try continues is kept: at least 1 MiB of a layer, and the claim that names it."""
+        partial, claims = self.listed("partial"), self.listed("claims")
+        check(partial or self.blobs() - self.kept, "something is kept to be continued")
+        for name in partial:
+            check(os.path.getsize(self.path("partial", name)) >= 1 << 20, "it is worth it")
+        equal(len(claims), 1, "claims")
+        with open(self.path("claims", claims[0])) as f:
+            named = {line[7:] for line in f.read().splitlines()}
+        check(set(partial) | (self.blobs() - self.kept) <= named, "they are claimed")
+        equal(self.listed("work"), [], "work")
+
     def refuses(self, fault, kind, *needles, **more):
-        return self.fails(kind, *needles, args=("pull", self.name(fault)), **more)
+        """In a folder of its own, as they all are the same image."""
+        here = Test(self.folder, self.server)
+        here.env = self.env
+        try:
+            return here.fails(kind, *needles, args=("pull", here.name(fault)), **more)
+        except Failure as e:
+            raise Failure(f"{fault}: {e}")
+
+
+def layers_asked(server, fault, since=0):
+    """The blobs of some size that were asked for, in order."""
+    large = {faults.sha(d) for d in faults.Content(fault).layers}
+    return [r["path"].rsplit("/", 1)[1] for r in server.requests(f"/{fault}/app/blobs/")[since:]
+            if r["path"].rsplit("/", 1)[1] in large]
 
 
 # ---- what works all the same ----
@@ -217,9 +273,9 @@ def test_redirect_to_another_origin(t):
 def test_credentials(t):
     t.log_in(f"http://127.0.0.1:{t.server.port}/v2/")
     for fault in ("basic", "token-basic"):
-        result = t.run("pull", t.name(fault))
-        t.good(result, Test.golden)
-        os.unlink(os.path.join(t.images, result.last["digest"][7:] + ".sqfs"))
+        t.good(t.run("pull", t.name(fault)), Test.golden)
+        shutil.rmtree(t.images)
+        os.mkdir(t.images)
 
 
 def test_mirror(t):
@@ -229,45 +285,217 @@ def test_mirror(t):
     equal(result.last["ref"], "example.com/ok/app:1", "name")
 
 
+# ---- killed, and continued ----
+
+def start_until(t, fault, done):
+    """A pull that has brought so many bytes of some layer."""
+    process = t.start("pull", t.name(fault))
+    for line in process.stdout:
+        if json.loads(line).get("done", 0) > done:
+            return process
+    raise Failure("the pull ended too early")
+
+
+def end_with(process, number):
+    process.send_signal(number)
+    process.wait()
+    process.stdout.close()
+    process.stderr.close()
+    return process.returncode
+
+
+def ranges(t, fault, since=0):
+    return [r for r in t.server.requests(f"/{fault}/app/blobs/")[since:] if r["range"]]
+
+
 def test_kill_and_continue(t):
-    process = t.start("pull", t.name("slow"))
-    for line in process.stdout:
-        if json.loads(line).get("done", 0) > 100_000:
-            break
-    process.kill()
-    process.wait()
-    process.stdout.close()
-    process.stderr.close()
-    check(t.left(), "control: a killed pull leaves something")
-    t.pulls("slow")
-    check([r for r in t.server.requests("/slow/app/blobs/") if r["range"]], "it was continued")
+    for number in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM):
+        here = Test(t.folder, t.server)
+        since = len(here.server.requests("/slow/app/blobs/"))
+        equal(end_with(start_until(here, "slow", 100_000), number), -number, "how it ended")
+        check(here.listed("partial"), "control: a killed pull leaves something")
+        check(not ranges(here, "slow", since), "control: nothing was to be continued before")
+        here.pulls("slow")
+        check(ranges(here, "slow", since), "it was continued")
 
 
-def test_kill_and_pull_another(t):
-    process = t.start("pull", t.name("slow"))
-    for line in process.stdout:
-        if json.loads(line).get("done", 0) > 100_000:
-            break
-    process.kill()
-    process.wait()
-    process.stdout.close()
-    process.stderr.close()
-    check(t.left(), "control: a killed pull leaves something")
-    t.pulls("index")
+def test_kill_and_pull_by_another_name(t):
+    """Behind an index, from another repository: the layer is the same."""
+    end_with(start_until(t, "slow", 100_000), signal.SIGKILL)
+    since = len(t.server.requests("/index/app/blobs/"))
+    result = t.run("pull", t.name("index"))
+    t.good(result, Test.golden)
+    check(ranges(t, "index", since), "it was continued")
+
+
+def test_kill_and_pull_another_image(t):
+    """That shares the layer; the claim of the killed pull stays, as that may be continued too."""
+    end_with(start_until(t, "slow", 100_000), signal.SIGKILL)
+    claims, since = t.listed("claims"), len(t.server.requests("/other/app/blobs/"))
+    result = t.run("pull", t.name("other"))
+    check(result.code == 0, f"failed: {result}")
+    check(ranges(t, "other", since), "it was continued")
+    equal(t.listed("claims"), claims, "claims")
+    equal(t.listed("work"), [], "work")
+    t.run("pull", t.name("slow"))
+    equal(t.left(), [], "left behind")
 
 
 def test_a_wrong_rest_of_a_killed_pull(t):
-    digest = t.pulls("ok").last["digest"][7:]
-    os.unlink(os.path.join(t.images, digest + ".sqfs"))
-    layer = t.server.requests("/ok/app/blobs/")[-1]["path"].rsplit("/", 1)[1]
-    os.mkdir(os.path.join(t.images, "blobs", digest))
-    for name, data in ((".part", b"junk" * 1000), ("", b"x" * 5_000_000)):
-        with open(os.path.join(t.images, "blobs", digest, f"sha256-{layer[7:]}{name}"), "wb") as f:
-            f.write(data)
+    first = t.pulls("ok")
+    layer = first.last["blobs"][-1]["digest"]
+    for junk in (b"junk" * 1000, b"x" * 5_000_000, b"x" * first.last["blobs"][-1]["size"]):
+        t.remove_image(first)
+        os.unlink(t.blob(layer))
+        with open(t.path("partial", layer[7:]), "wb") as f:
+            f.write(junk)
         t.pulls("ok")
-        os.unlink(os.path.join(t.images, digest + ".sqfs"))
-        os.mkdir(os.path.join(t.images, "blobs", digest))
 
+
+def test_a_connection_lost(t):
+    """Fails for now, and is continued by the next try."""
+    result = t.run("pull", t.name("stall"))
+    equal(result.error.get("kind"), "timeout", f"{result}")
+    t.resumable()
+    since = len(t.server.requests("/ok/app/blobs/"))
+    t.pulls("ok")
+    check(ranges(t, "ok", since), "it was continued")
+
+
+def test_killed_at_any_point(t):
+    """However often: what is there can be continued, and in the end nothing stray remains."""
+    whole = Test(t.folder, t.server)
+    began = time.monotonic()
+    whole.pulls("ok")
+    lasts = time.monotonic() - began
+    dice = random.Random(4)
+    killed = 0
+    for number in range(30):
+        process = t.start("pull", t.name("ok" if number % 3 else "slow"))
+        try:
+            process.wait(dice.uniform(0, lasts * (1 if number % 3 else 4)))
+        except subprocess.TimeoutExpired:
+            killed += 1
+        end_with(process, signal.SIGKILL)
+        for name in t.blobs():
+            with open(t.path("blobs", "sha256", name), "rb") as f:
+                equal(hashlib.sha256(f.read()).hexdigest(), name, f"blob after {number + 1} kills")
+        check(len(t.listed("claims")) <= 1 and len(t.listed("partial")) <= 2 and
+              len(t.listed("work")) <= 1, f"strays: {t.left()}")
+        for name in os.listdir(t.images):
+            if name.endswith(".sqfs") and killed < 30:
+                os.unlink(t.path(name))
+    check(killed >= 10, f"control: {killed} pulls were killed at work")
+    t.pulls("ok")
+
+
+# ---- what is here already ----
+
+def test_another_image_with_the_same_layer(t):
+    t.pulls("ok")
+    result = t.run("pull", t.name("other"))
+    check(result.code == 0 and not result.last["cached"], f"{result}")
+    t.whole([result.last])
+    shared, own = (faults.sha(d) for d in faults.Content("other").layers)
+    equal(layers_asked(t.server, "other")[-1:], [own], "what was fetched")
+    check(shared not in layers_asked(t.server, "other")[-2:], "the shared layer is not fetched again")
+    done = {e["digest"]: e["done"] == e["size"] for e in result.lines if e.get("event") == "layer"}
+    check(done.get(own), "the last event of the fetched layer")
+
+
+def test_two_names_of_one_digest(t):
+    one = t.pulls("ok")
+    since = len(t.server.requests("/slow/"))
+    two = t.pulls("slow")
+    equal((one.last["digest"], one.last["cached"], two.last["cached"]), (two.last["digest"], False, True),
+          "digest and who made it")
+    equal([one.last["ref"], two.last["ref"]], [t.name("ok"), t.name("slow")], "names")
+    equal([r["method"] for r in t.server.requests("/slow/")[since:]], ["HEAD"], "requests")
+
+
+def test_a_second_pull_asks_little(t):
+    # Nested indexes that name no platform are tried one after the other; only the right one is kept.
+    for fault, answer in (("ok", ["HEAD"]), ("index", ["HEAD"]), ("index-nested", ["HEAD", "GET"]),
+                          ("head-refused", ["HEAD", "GET"]), ("head-silent", ["HEAD", "GET"]),
+                          ("head-lies", ["HEAD", "GET"])):
+        here = Test(t.folder, t.server)
+        first = here.pulls(fault)
+        since = len(here.server.requests(f"/{fault}/"))
+        again = here.pulls(fault)
+        check(again.last["cached"], f"cached: {again}")
+        equal([r["method"] for r in here.server.requests(f"/{fault}/")[since:]], answer, fault)
+        equal(again.last["blobs"], first.last["blobs"], "blobs")
+
+
+def test_a_second_pull_by_digest_asks_nothing(t):
+    for fault in ("ok", "index"):
+        here = Test(t.folder, t.server)
+        here.pulls(fault)
+        root = faults.sha(faults.Content(fault).root)
+        here.env["https_proxy"] = here.env["http_proxy"] = "http://127.0.0.1:1"
+        result = here.run("pull", f"example.invalid/{fault}/app@{root}")
+        here.good(result, Test.golden)
+        check(result.last["cached"], f"{result}")
+        here.remove_image(result)
+        result = here.run("pull", f"example.invalid/{fault}/app@{root}")
+        here.good(result, Test.golden)
+        check(not result.last["cached"], "made anew from what is here")
+
+
+def flip(path, at):
+    mode = os.stat(path).st_mode & 0o777
+    os.chmod(path, 0o600)
+    with open(path, "r+b") as f:
+        f.seek(at)
+        byte = f.read(1)
+        f.seek(at)
+        f.write(bytes([byte[0] ^ 0x40]))
+    os.chmod(path, mode)
+
+
+def test_damage_on_our_disk(t):
+    """A blob that rotted is fetched anew, once, whether it was said to be on disk for sure or not."""
+    t.pulls("ok")
+    result = t.run("pull", t.name("ok"))
+    content = faults.Content("ok")
+    for kept, mode in (("layer", 0o400), ("layer", 0o600), ("plain", 0o400), ("plain", 0o600),
+                       ("config", 0o400), ("manifest", 0o400), ("manifest", 0o600)):
+        digest = {"layer": faults.sha(content.layers[0]), "plain": faults.sha(content.layers[1]),
+                  "config": faults.sha(content.config()), "manifest": result.last["digest"]}[kept]
+        for at in (0, os.path.getsize(t.blob(digest)) // 2):
+            flip(t.blob(digest), at)
+            os.chmod(t.blob(digest), mode)
+            t.remove_image(result)
+            since = len(t.server.requests("/ok/"))
+            try:
+                t.pulls("ok")
+            except Failure as e:
+                raise Failure(f"{kept} {mode:o} at {at}: {e}")
+            asked = [r["path"].rsplit("/", 1)[1] for r in t.server.requests("/ok/")[since:]
+                     if r["method"] == "GET"]
+            equal(asked, ["1" if kept == "manifest" else digest], f"{kept} {mode:o}: what was asked for")
+
+
+def test_damage_that_is_the_registrys(t):
+    """Is told, not tried for ever, and what is kept here and right stays."""
+    t.pulls("ok")
+    since = len(t.server.requests("/wrong-diff-id/app/blobs/"))
+    result = t.run("pull", t.name("wrong-diff-id"))
+    equal(result.error.get("kind"), "corrupt", f"{result}")
+    equal(layers_asked(t.server, "wrong-diff-id", since), [], "layers that were asked for")
+    equal((t.left(), t.blobs()), ([], t.kept), "left behind")
+
+
+def test_a_layer_that_is_missing(t):
+    """Though the image is here: it is fetched, the image is not made again."""
+    result = t.pulls("ok")
+    os.unlink(t.blob(result.last["blobs"][-1]["digest"]))
+    before = os.stat(t.path(result.last["digest"][7:] + ".sqfs"))
+    t.pulls("ok")
+    equal(os.stat(t.path(result.last["digest"][7:] + ".sqfs")).st_ino, before.st_ino, "the image's file")
+
+
+# ---- several at once ----
 
 def test_two_at_once(t):
     began = time.monotonic()
@@ -278,21 +506,85 @@ def test_two_at_once(t):
         t.good(result, Test.golden)
     equal(sorted(r.last["cached"] for r in results), [False, True], "who made it")
     check(any("waiting" in r.text for r in results), "the other says that it waits")
-    layers = [r["path"] for r in t.server.requests("/slow/app/blobs/")[before:]]
-    equal(sorted(layers.count(p) for p in set(layers)), [1, 1, 2], "a configuration each, layers once")
+    asked = layers_asked(t.server, "slow", before)
+    equal(sorted(asked.count(d) for d in set(asked)), [1, 1], "each layer once")
+
+
+def test_two_that_share_a_layer(t):
+    began = time.monotonic()
+    before = [len(t.server.requests(f"/{f}/app/blobs/")) for f in ("slow", "slow-other")]
+    one, two = t.start("pull", t.name("slow")), t.start("pull", t.name("slow-other"))
+    results = [t.end(one, began), t.end(two, began)]
+    for result in results:
+        check(result.code == 0 and not result.last["cached"], f"{result}")
+    t.whole([r.last for r in results])
+    asked = layers_asked(t.server, "slow", before[0]) + layers_asked(t.server, "slow-other", before[1])
+    equal((len(asked), len(set(asked))), (3, 3), "each layer is asked for once")
+    check(any("waiting" in r.text and "fetches" in r.text for r in results), "one says that it waits")
+
+
+def test_one_that_does_not_get_on(t):
+    """Holds up nobody for ever: not one of another image that shares its layer, nor one of the same."""
+    t.env["KOSA8_PULL_STALL_MS"] = "60000"
+    stuck = t.start("pull", t.name("stall"))
+    try:
+        end = time.monotonic() + 10
+        while sum(os.path.getsize(t.path("partial", n)) for n in t.listed("partial")) < 2_000_000:
+            check(time.monotonic() < end and stuck.poll() is None, "the first pull does not get so far")
+            time.sleep(0.02)
+        t.env["KOSA8_PULL_WAIT_MS"] = "400"
+        for fault in ("other", "ok"):
+            result = t.run("pull", t.name(fault))
+            check(result.code == 0, f"{fault}: {result}")
+            check("waiting" in result.text, f"control: {fault} waited: {result}")
+            check(result.seconds < 8, f"took too long: {result}")
+            if fault == "ok":
+                with open(t.path(result.last["digest"][7:] + ".sqfs"), "rb") as f:
+                    equal(hashlib.sha256(f.read()).hexdigest(), Test.golden, "the image's bytes")
+    finally:
+        end_with(stuck, signal.SIGKILL)
+
+
+def test_the_claim_is_held_until_the_reader_is_done(t):
+    process = t.start("pull", "--hold", t.name("ok"))
+    last = next(o for o in map(json.loads, process.stdout) if "ok" in o)
+    check(last["ok"], f"{last}")
+    name = last["digest"][7:]
+    equal(t.listed("claims"), [name], "claims")
+    equal(locked(t.path("claims", name)), True, "the claim is locked")
+    with open(t.path("claims", name)) as f:
+        equal({line for line in f.read().splitlines()}, {b["digest"] for b in last["blobs"]}, "claimed")
+    equal(process.poll(), None, "it waits")
+    process.stdout.close()
+    equal(process.wait(10), 0, "exit code")
+    process.stderr.close()
+    t.whole([last])
+    process = t.start("pull", "--hold", t.name("ok"))
+    process.stdout.readline()
+    equal(end_with(process, signal.SIGKILL), -9, "killed")
+    equal((t.listed("claims"), locked(t.path("claims", name))), ([name], False), "after a kill")
+
+
+def locked(path):
+    with open(path, "r+b") as f:
+        whole = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        answer = fcntl.fcntl(f, 36, whole)  # F_OFD_GETLK
+        return struct.unpack("hhqqi4x", answer)[0] != fcntl.F_UNLCK
 
 
 # ---- what must be refused ----
 
 def test_bodies(t):
-    t.refuses("short-body", "unavailable", "ended", "early")
-    t.refuses("short-no-length", "unavailable", "ended after")
+    t.refuses("short-body", "unavailable", "ended", "early", keeps=True)
+    t.refuses("short-no-length", "unavailable", "ended after", keeps=True)
     t.refuses("long-body", "corrupt", "layer sha256:", "longer than")
     t.refuses("long-length", "corrupt", "layer sha256:", "longer than")
     t.refuses("wrong-bytes", "corrupt", "layer sha256:", "another digest")
     t.refuses("broken-gzip", "corrupt", "layer 1")
     t.refuses("wrong-diff-id", "corrupt", "layer 2")
-    t.refuses("stall", "timeout", "sent nothing for 1 second")
+    t.refuses("stall", "timeout", "sent nothing for 1 second", keeps=True)
+    t.refuses("drip", "timeout", "bytes in 1 second", seconds=20)
+    t.refuses("drip-header", "timeout", "bytes in 1 second")
     t.refuses("stall-header", "timeout", "sent nothing for 1 second")
 
 
@@ -349,11 +641,6 @@ def test_a_layer_twice(t):
     equal(len(layers), 3, "the configuration and two layers")
 
 
-def test_no_lock_is_left(t):
-    t.pulls("ok")
-    equal(os.listdir(os.path.join(t.images, "locks")), [], "locks")
-
-
 # ---- TLS ----
 
 def test_tls(t):
@@ -391,10 +678,10 @@ def fill(name, port, folder):
     class Here(Test):
         def __init__(self):
             self.server, self.folder, self.env = type("S", (), {"port": port}), folder, dict(os.environ)
-            self.images = os.path.join(folder, "images")
+            self.images, self.kept = os.path.join(folder, "images"), set()
     t = Here()
     if name == "before":
-        t.refuses("ok", "no_space", "needs about 13", "is free", "KOSA8_HOME")
+        t.fails("no_space", "needs about 13", "is free", "KOSA8_HOME", args=("pull", t.name("ok")))
         return
     if name == "control":
         t.good(t.run("pull", t.name("ok")))
@@ -412,7 +699,7 @@ def fill(name, port, folder):
     result = Result(process.returncode, first + out, err, time.monotonic() - began)
     equal(result.error.get("kind"), "no_space", f"{result}")
     check("did not fit" in result.error["what"] and "layer sha256:" in result.error["what"], f"{result}")
-    equal(t.left(), [], "left behind")
+    equal((t.left(), t.blobs()), ([], set()), "left behind")
 
 
 def test_full_disk(t):
@@ -463,7 +750,7 @@ def loaded(t, result, refs):
     check(result.code == 0, f"failed: {result}")
     images = result.last["images"]
     equal([i["ref"] for i in images], refs, "names")
-    equal(t.left(), [], "left behind")
+    t.whole(images)
     with open(os.path.join(t.images, images[0]["digest"][7:] + ".sqfs"), "rb") as f:
         equal(hashlib.sha256(f.read()).hexdigest(), Test.golden, "the image's bytes")
     return images[0]["digest"]
@@ -582,7 +869,6 @@ def test_import(t):
 
 
 def test_usage(t):
-    os.makedirs(os.path.join(t.images, "blobs"))
     for args in ((), ("a", "b"), ("--nope", "a")):
         t.fails("usage", args=("pull", *args))
     t.fails("invalid", "OS/ARCHITECTURE", args=("pull", "--platform", "x", "a"))

@@ -6,8 +6,8 @@
 
 Listens on two ports of 127.0.0.1 that the kernel chooses and prints them as one line of JSON:
 {"port": N, "other": N}. `other` is a second origin: the token server and the storage that redirects
-lead to. Ends when its stdin does. Every request is one JSON line in FILE: port, path, range, whether
-it carried an Authorization header and of which scheme (never its value).
+lead to. Ends when its stdin does. Every request is one JSON line in FILE: method, port, path, range,
+whether it carried an Authorization header and of which scheme (never its value).
 
 The first component of a repository's name is the fault, so tests can share one server:
 127.0.0.1:N/short-body/app:1. FAULTS below lists them. With --certificate the first port speaks TLS.
@@ -49,6 +49,13 @@ FAULTS = {
     "stall": "a layer's body stops half way, the connection stays open",
     "stall-header": "no answer at all to a layer's request",
     "slow": "a layer at 1 MB a second",
+    "drip": "a layer's body goes on with one byte every 100 ms",
+    "drip-header": "the header of a layer's answer does",
+    "head-refused": "HEAD is answered with 405",
+    "head-silent": "HEAD does not tell the digest",
+    "head-lies": "HEAD tells another digest",
+    "other": "another image, whose lower layer is the same",
+    "slow-other": "the same at 1 MB a second",
     "long-body": "a layer is longer than its descriptor says, without Content-Length",
     "long-length": "a layer's Content-Length is more than its descriptor says",
     "wrong-bytes": "a layer of the right size and the wrong bytes",
@@ -124,6 +131,8 @@ class Content:
         self.manifests = {}
         noise = random.Random(8).randbytes(PAYLOAD)
         self.tars = [layer_tar("one", noise), layer_tar("two", noise[: PAYLOAD // 2])]
+        if fault in ("other", "slow-other"):
+            self.tars[1] = layer_tar("three", noise[1000 : PAYLOAD // 2])
         self.layers = [gzip.compress(self.tars[0], 1, mtime=0), self.tars[1]]
         if fault == "broken-gzip":
             self.layers[0] = self.layers[0][: len(self.layers[0]) // 2]
@@ -280,7 +289,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.state.log:
             auth = self.headers.get("Authorization")
             self.state.log.write(json.dumps({
-                "port": self.server.server_port, "path": self.path, "range": self.headers.get("Range"),
+                "method": self.command, "port": self.server.server_port, "path": self.path, "range": self.headers.get("Range"),
                 "authorization": auth.split(" ")[0] if auth else None}) + "\n")
 
     def answer(self, status, body=b"", content_type="application/json", length=True, **headers):
@@ -297,7 +306,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
         self.end_headers()
         try:
-            self.wfile.write(body)
+            if self.command != "HEAD":
+                self.wfile.write(body)
             self.wfile.flush()
         except OSError:
             self.close_connection = True
@@ -314,6 +324,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         except OSError:
             pass
         self.close_connection = True
+
+    def do_HEAD(self):
+        self.do_GET()
 
     def do_GET(self):
         self.note()
@@ -414,7 +427,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             media_type = json.loads(data).get("mediaType", "application/json")
         except ValueError:
             media_type = "application/json"
-        return self.answer(200, data, media_type, length=content.fault != "no-length")
+        if content.fault == "head-refused" and self.command == "HEAD":
+            return self.fail(405, "UNSUPPORTED")
+        named = {} if content.fault == "head-silent" else {"Docker_Content_Digest": sha(
+            b"another" if content.fault == "head-lies" else data)}
+        return self.answer(200, data, media_type, length=content.fault != "no-length", **named)
 
     # ---- layers: blob_FAULT ----
 
@@ -481,6 +498,23 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data[: len(data) // 2])
         self.wait_for_client()
+
+    def blob_drip(self, content, name, data):
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        for byte in data:
+            self.wfile.write(bytes([byte]))
+            time.sleep(0.1)
+
+    def blob_drip_header(self, content, name, data):
+        self.wfile.write(b"HTTP/1.1 200 OK\r\n")
+        while True:
+            self.wfile.write(b"X: y\r\n")
+            time.sleep(0.1)
+
+    def blob_slow_other(self, content, name, data):
+        self.blob_slow(content, name, data)
 
     def blob_stall_header(self, content, name, data):
         self.wait_for_client()
