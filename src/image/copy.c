@@ -48,6 +48,8 @@ void copy_end(struct copy *c, struct copied *ret)
 	sha256_hex(c->hash, hex);
 	(void)snprintf(ret->digest, sizeof(ret->digest), "sha256:%s", hex);
 	ret->size = c->size;
+	/* It will have to be on disk, and what is done with it first takes a while. */
+	(void)sync_file_range(c->fd, 0, 0, SYNC_FILE_RANGE_WRITE);
 }
 
 void copy_release(struct copy *c)
