@@ -60,11 +60,7 @@ static int take_blobs(const json_t *o, struct image_got *g, struct err *e)
 {
 	json_t *blobs, *item;
 	size_t i;
-	int r;
-
-	if (!json_object_get(o, "blobs"))
-		return 0;
-	r = json_get_array(o, "blobs", IMAGE_BLOBS_MAX, &blobs, e);
+	int r = json_get_array(o, "blobs", IMAGE_BLOBS_MAX, &blobs, e);
 
 	if (r < 0)
 		return r;

@@ -210,11 +210,16 @@ static int each(struct sweep *w, int parent, const char *name,
 	return r;
 }
 
+/* A claim's name, which is also that of its worker's folder. */
+static bool is_worker_name(const char *name)
+{
+	return is_digest_name(name) ||
+	       (name[0] == 'x' && strlen(name) == 17 && is_hex(name + 1, 16));
+}
+
 static int each_claim(struct sweep *w, int dir, const char *name, struct err *e)
 {
-	bool random = name[0] == 'x' && strlen(name) == 17 && is_hex(name + 1, 16);
-
-	return random || is_digest_name(name) ? sweep_claim(w, dir, name, e) : 0;
+	return is_worker_name(name) ? sweep_claim(w, dir, name, e) : 0;
 }
 
 static void remove_file(struct sweep *w, int dir, const char *name)
@@ -318,10 +323,8 @@ static void count_tree(struct sweep *w, int dir, const char *name, int depth)
 
 static int each_work(struct sweep *w, int dir, const char *name, struct err *e)
 {
-	bool known = is_digest_name(name) || (strlen(name) == 16 && is_hex(name, 16));
-
 	(void)e;
-	if (!known)
+	if (!is_worker_name(name))
 		return 0;
 	cleanup_fd int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)

@@ -51,7 +51,7 @@ static void test_worker_lines(void)
 	OK(line("{}", &g) < 0 && line("[1]", &g) < 0 && line("x", &g) < 0, "no event, no object");
 	EQ_INT(g.len, 0, "nothing was taken");
 	EQ_INT(line("{\"ok\":true,\"digest\":\"" DIGEST "\",\"ref\":null,\"config\":{\"b\":1,"
-		    "\"a\":2},\"size\":5,\"cached\":true}",
+		    "\"a\":2},\"size\":5,\"cached\":true,\"blobs\":[]}",
 		       &g),
 		1, "a result");
 	OK(g.len == 1 && g.items[0].cached && !g.items[0].ref && g.items[0].size_bytes == 5 &&
@@ -78,7 +78,8 @@ static void test_worker_lines(void)
 			0,
 		"a blob of less than nothing");
 	OK(line(RESULT("\"config\":{},\"blobs\":{}"), &g) < 0, "no list");
-	OK(line(RESULT("\"config\":{\"architecture\":\"0123456789abcdef0\"}"), &g) < 0,
+	OK(line(RESULT("\"config\":{}"), &g) < 0, "none at all");
+	OK(line(RESULT("\"config\":{\"architecture\":\"0123456789abcdef0\"},\"blobs\":[]"), &g) < 0,
 		"an architecture that is too long");
 	OK(line("{\"ok\":true,\"digest\":\"sha256:../../x\",\"config\":{},\"size\":5}", &g) < 0,
 		"a digest that is a path");

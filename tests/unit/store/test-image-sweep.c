@@ -177,16 +177,16 @@ static void test_folders_of_workers(void)
 
 	fresh();
 	if (mkdirat(images, IMAGES_WORK "/" NOBODY, 0700) < 0 ||
-		mkdirat(images, IMAGES_WORK "/0123456789abcdef", 0700) < 0 ||
+		mkdirat(images, IMAGES_WORK "/" RANDOM, 0700) < 0 ||
 		mkdirat(images, IMAGES_WORK "/somebody's", 0700) < 0)
 		test_bail("mkdir");
 	file(IMAGES_WORK "/" NOBODY "/image", "abc");
-	cleanup_fd int busy = openat(images, IMAGES_WORK "/0123456789abcdef", O_RDONLY);
+	cleanup_fd int busy = openat(images, IMAGES_WORK "/" RANDOM, O_RDONLY);
 	if (busy < 0 || flock(busy, LOCK_EX) < 0)
 		test_bail("flock");
 	EQ_INT(sweep(false, &s), 0, "swept");
 	OK(!there(IMAGES_WORK "/" NOBODY), "a dead worker's folder goes");
-	OK(there(IMAGES_WORK "/0123456789abcdef"), "one that is locked stays");
+	OK(there(IMAGES_WORK "/" RANDOM), "one that is locked stays");
 	OK(there(IMAGES_WORK "/somebody's"), "and one that is not kosa8's");
 	EQ_INT(s.removed, 5, "folder and file are counted");
 }
