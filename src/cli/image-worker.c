@@ -58,9 +58,8 @@ static bool interrupted(const struct image_worker *w)
 static int cancelled(const char *verb, struct err *e)
 {
 	return err_set(e, ERR_CANCELLED, 0, "%s: interrupted%s", verb,
-		strcmp(verb, "pull") == 0
-			? "; what has arrived is kept, and the next pull continues with it"
-			: "; nothing was changed");
+		strcmp(verb, "pull") == 0 ? "; the next pull continues with what has arrived"
+					  : "; nothing was changed");
 }
 
 int image_worker_status(int r, const struct err *e)

@@ -57,7 +57,7 @@ void progress_rate(struct progress_rate *r, uint64_t bytes, int64_t now_ms)
 		*r = (struct progress_rate){.at = bytes, .when_ms = now_ms};
 		return;
 	}
-	if (passed < RATE_MS)
+	if (passed < (r->per_s > 0 ? RATE_MS : REDRAW_MS))
 		return;
 	double per_s = (double)(bytes - r->at) * 1000.0 / (double)passed;
 	r->per_s = r->per_s > 0 ? 0.6 * r->per_s + 0.4 * per_s : per_s;

@@ -95,7 +95,7 @@ def test_save_and_load(t):
     with tarfile.open(path) as tar:
         index = json.load(tar.extractfile("index.json"))
     check(digest in [m["digest"] for m in index["manifests"]], f"{index}")
-    raw = skopeo("inspect", "--raw", f"oci-archive:{path}:docker.io/library/{PYTHON}")
+    raw = skopeo("inspect", "--raw", f"oci-archive:{path}:{PYTHON.partition(':')[2]}")
     equal(json.loads(raw), published(t)[0], "as skopeo reads it")
     piped = t.home("image", "save", PYTHON, BUSYBOX)
     with open(path, "rb") as f:
@@ -104,10 +104,11 @@ def test_save_and_load(t):
     result = other("image", "load", path)
     check(digest in result.text and "python" in result.text, f"{result}")
     equal({r["digest"] for r in other.rows("image", "ls")}, {r["digest"] for r in t.home.rows("image", "ls")})
-    ours, theirs = ({f: os.path.getsize(os.path.join(h.path, "images", f))
-                     for f in h.plain_files("images") if f.startswith("blobs/")}
+    ours, theirs = ({f for f in h.plain_files("images") if f.startswith("blobs/")}
                     for h in (t.home, other))
-    equal(theirs, ours, "the blobs")
+    check(theirs <= ours, f"no other blobs: {theirs - ours}")
+    for image in (PYTHON, BUSYBOX):
+        equal(*[h("image", "inspect", "--json", image).json()[0]["layers"] for h in (other, t.home)])
     layout = os.path.join(t.folder, "layout")
     os.mkdir(layout)
     with tarfile.open(path) as tar:
@@ -233,8 +234,7 @@ def test_interrupt(t):
         equal(process.returncode, 130)
         equal(out, b"")
         equal([line for line in err.splitlines() if line.startswith(b"kosa8: ")],
-              [b"kosa8: pull: interrupted; what has arrived is kept, and the next pull continues "
-               b"with it"])
+              [b"kosa8: pull: interrupted; the next pull continues with what has arrived"])
         check(t.home.plain_files("images", "partial"), "what has arrived is kept")
     finally:
         stop(registry)
