@@ -25,14 +25,15 @@ int cmd_sandbox_pull(const struct args *a, struct err *e)
 {
 	cleanup_context struct context c = {0};
 	cleanup_sandbox struct sandbox s = {.dirfd = -1};
-	struct reference ref;
+	struct image_pull p = {.text = a->operands[1], .box = &s};
 	char digest[REFERENCE_DIGEST_SIZE];
 	int r;
 
-	if ((r = reference_parse(a->operands[1], &ref, e)) < 0 || (r = context_open(&c, e)) < 0 ||
-		(r = sandbox_open(&c, a->operands[0], &s, e)) < 0 ||
-		(r = image_pull(&c, &s, &ref, args_on(a, "quiet"), digest, e)) < 0)
+	image_pull_flags(a, &p);
+	if ((r = context_open(&c, e)) < 0 || (r = sandbox_open(&c, a->operands[0], &s, e)) < 0)
 		return r;
+	if ((r = image_pull(&c, &p, digest, e)) < 0)
+		return image_worker_status(r, e);
 	if (s.state == LIVE_RUNNING && (r = attach(&c, &s, digest, e)) < 0)
 		return r;
 	output_line("%s", digest);

@@ -139,21 +139,32 @@ static int note_use(
 	return known ? 0 : catalog_sandbox_image_add(c->catalog, s->row.id, digest, e);
 }
 
+static int pull(struct context *c, const struct sandbox *s, const struct args *a,
+	char ret_digest[static REFERENCE_DIGEST_SIZE], struct err *e)
+{
+	struct image_pull p = {.text = a->operands[1],
+		.box = s,
+		.quiet = args_on(a, "quiet"),
+		.progress = args_on(a, "quiet") ? PROGRESS_NONE : PROGRESS_TERMINAL};
+
+	return image_pull(c, &p, ret_digest, e);
+}
+
 static int find_or_pull(struct context *c, const struct sandbox *s, const struct args *a,
 	char ret_digest[static REFERENCE_DIGEST_SIZE], struct err *e)
 {
-	struct image_row row = {0};
+	cleanup_image_row struct image_row row = {0};
 	struct reference ref;
 	int r = image_find(c, a->operands[1], &row, &ref, e);
 
-	if (r >= 0) {
+	if (r >= 0 && (r = image_check_platform(&row, a->operands[1], e)) >= 0)
+		r = note_use(c, s, row.digest, e);
+	if (r >= 0)
 		memcpy(ret_digest, row.digest, REFERENCE_DIGEST_SIZE);
-		image_row_release(&row);
-		return note_use(c, s, ret_digest, e);
-	}
-	if (e->kind != ERR_NOT_FOUND || !*ref.registry)
-		return r;
-	return image_pull(c, s, &ref, args_on(a, "quiet"), ret_digest, e);
+	/* Not here, or it has gone meanwhile. */
+	if (r < 0 && e->kind == ERR_NOT_FOUND && *ref.registry)
+		return pull(c, s, a, ret_digest, e);
+	return r;
 }
 
 static int run_on(struct context *c, const struct sandbox *s, const struct args *a,
@@ -167,7 +178,7 @@ static int run_on(struct context *c, const struct sandbox *s, const struct args 
 	int r = find_or_pull(c, s, a, digest, e);
 
 	if (r < 0)
-		return r;
+		return image_worker_status(r, e);
 	run->image = digest;
 	cleanup_json *request = context_request(c, "run");
 	if (!request || client_run_encode(run, request) < 0)

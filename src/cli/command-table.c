@@ -108,8 +108,22 @@ static const struct flag explore_flags[] = {
 	{"score", 0, FLAG_VALUE, "CMD", "rates each attempt", NULL},
 	{"keep", 0, FLAG_VALUE, "best|all", "which sandboxes stay", NULL}, END};
 
+static const struct flag pull_flags[] = {
+	{"platform", 0, FLAG_VALUE, "OS/ARCH", "of an image for several platforms (linux/amd64)",
+		NULL},
+	{"plain-http", 0, FLAG_SWITCH, NULL, "speak to the registry without TLS", NULL}, QUIET,
+	END};
+
 static const struct flag save_flags[] = {
-	{"output", 'o', FLAG_VALUE, "FILE", "where to write", NULL}, END};
+	{"output", 'o', FLAG_VALUE, "FILE", "where to write (stdout)", NULL}, QUIET, END};
+
+static const struct flag import_flags[] = {
+	{"config", 0, FLAG_VALUE, "JSON", "the image's configuration: {\"Cmd\": [\"sh\"], ...}",
+		NULL},
+	QUIET, END};
+
+static const struct flag history_flags[] = {
+	{"no-trunc", 0, FLAG_SWITCH, NULL, "show what created a layer in full", NULL}, JSON, END};
 
 static const struct flag login_flags[] = {{"user", 'u', FLAG_VALUE, "USER", "the user name", NULL},
 	{"password-stdin", 0, FLAG_SWITCH, NULL, "read the password from stdin", NULL},
@@ -163,7 +177,7 @@ const struct command command_table[] = {
 		cmd_sandbox_stop},
 	{"sandbox", "rm", "NAME...", 1, OPERANDS_ANY, 0, SANDBOX, rm_flags,
 		"remove sandboxes with their disks and checkpoints", NULL, NULL, 1, cmd_sandbox_rm},
-	{"sandbox", "pull", "NAME IMAGE", 2, 2, 0, SANDBOX_AND_IMAGE, quiet_flags,
+	{"sandbox", "pull", "NAME IMAGE", 2, 2, 0, SANDBOX_AND_IMAGE, pull_flags,
 		"fetch an image on the host and attach it to a sandbox",
 		"Prints the image's digest. The sandbox needs no network for it.", NULL, 1,
 		cmd_sandbox_pull},
@@ -216,20 +230,42 @@ const struct command command_table[] = {
 		NULL, "forking sandboxes", 1, NULL},
 	{"explore", NULL, "NAME -- CMD...", 2, OPERANDS_ANY, 0, SANDBOX, explore_flags,
 		"try a command in copies of a sandbox", NULL, "exploring", 1, NULL},
-	{"image", "ls", "", 0, 0, 0, NOTHING, json_flags, "list the images on this host", NULL,
-		NULL, 1, cmd_image_ls},
+	{"image", "ls", "", 0, 0, 0, NOTHING, json_flags, "list the images on this host",
+		"Wherever a command takes an IMAGE, the beginning of its digest will do.", NULL, 1,
+		cmd_image_ls},
+	{"image", "inspect", "IMAGE...", 1, OPERANDS_ANY, 0, IMAGE, json_flags,
+		"show all about images",
+		"Configuration and layers as they were published, and which sandboxes use it. With "
+		"--json prints an array.",
+		NULL, 1, cmd_image_inspect},
+	{"image", "history", "IMAGE", 1, 1, 0, IMAGE, history_flags, "show how an image was made",
+		"The newest step first.", NULL, 1, cmd_image_history},
+	{"image", "pull", "IMAGE", 1, 1, 0, IMAGE, pull_flags, "fetch an image on the host",
+		"Prints the image's digest.", NULL, 1, cmd_image_pull},
+	{"image", "tag", "IMAGE NAME", 2, 2, 0, IMAGE, no_flags, "give an image another name", NULL,
+		NULL, 1, cmd_image_tag},
 	{"image", "rm", "IMAGE...", 1, OPERANDS_ANY, 0, IMAGE, no_flags, "remove images",
-		"Refused while a sandbox uses the image.", NULL, 1, cmd_image_rm},
-	{"image", "load", "FILE", 1, 1, 0, ONE_FILE, quiet_flags,
-		"add images from a docker-archive or oci-layout tar",
-		"Prints what was loaded, one a line. - is stdin.", NULL, 1, cmd_image_load},
-	{"image", "save", "IMAGE", 1, 1, 0, IMAGE, save_flags, "write an image to a tar", NULL,
-		"saving images", 1, NULL},
-	{"image", "import", "TAR NAME", 2, 2, 0, ONE_FILE, quiet_flags,
+		"Refused while a sandbox uses the image. Of an image with several names only the "
+		"name goes.",
+		NULL, 1, cmd_image_rm},
+	{"image", "prune", "", 0, 0, 0, NOTHING, json_flags, "remove images that no sandbox uses",
+		"And all that interrupted pulls have left. Prints what went and the space that it "
+		"took.",
+		NULL, 1, cmd_image_prune},
+	{"image", "load", "FILE|FOLDER", 1, 1, 0, ONE_FILE, quiet_flags,
+		"add images from a docker-archive or oci-layout",
+		"A tar file, also compressed, or a folder. Prints what was loaded, one a line. - "
+		"is "
+		"stdin.",
+		NULL, 1, cmd_image_load},
+	{"image", "save", "IMAGE...", 1, OPERANDS_ANY, 0, IMAGE, save_flags,
+		"write images to an oci-archive",
+		"Byte for byte as they were published. The file has its name only when it is "
+		"complete.",
+		NULL, 1, cmd_image_save},
+	{"image", "import", "TAR NAME", 2, 2, 0, ONE_FILE, import_flags,
 		"make an image of a root file system's tar",
 		"Prints the image's digest. - is stdin.", NULL, 1, cmd_image_import},
-	{"image", "prune", "", 0, 0, 0, NOTHING, no_flags, "remove images that no sandbox uses",
-		NULL, "removing unused images", 1, NULL},
 	{"login", NULL, "[REGISTRY]", 0, 1, 0, NOTHING, login_flags, "log in to a registry",
 		"REGISTRY is docker.io when it is left out. User name and password are asked for "
 		"on a terminal. Nothing is stored before the registry has accepted them: the "

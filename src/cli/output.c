@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #define TABLE_TEXT_MAX (64u * 1024 * 1024)
-#define CELL_MAX 1024
 #define GAP 3 /* spaces between columns */
 
 /* Bytes of the printable UTF-8 sequence at s, 0 when it has to be escaped. */
@@ -147,10 +146,13 @@ void table_release(struct table *t)
 
 static char *cell_copy(const char *s)
 {
-	char safe[CELL_MAX];
+	const char *text = s && *s ? s : "-";
+	size_t size = 4 * strlen(text) + 1; /* \xNN for each byte */
+	char *safe = malloc(size);
 
-	output_escape(s && *s ? s : "-", safe, sizeof(safe));
-	return strdup(safe);
+	if (safe)
+		output_escape(text, safe, size);
+	return safe;
 }
 
 static bool table_grow(struct table *t)

@@ -54,6 +54,13 @@ int layer_set_look(struct layer_set *s, bool *ret_all_here, struct err *e)
 	return 0;
 }
 
+void layer_set_tell(const struct layer_set *s, struct output *o)
+{
+	for (size_t i = 0; i < s->len; i++)
+		output_layer_state(o, s->items[i].descriptor.digest, s->items[i].descriptor.size,
+			s->items[i].state == BLOB_HERE);
+}
+
 uint64_t layer_set_missing(const struct layer_set *s)
 {
 	uint64_t sum = 0; /* cannot wrap: MANIFEST_LAYERS_MAX times LAYER_BYTES_MAX */

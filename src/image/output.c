@@ -59,6 +59,14 @@ void output_layer(struct output *o, struct output_pace *p, const char *digest, u
 			       (json_int_t)size, "done", (json_int_t)done));
 }
 
+void output_layer_state(struct output *o, const char *digest, uint64_t size, bool here)
+{
+	output_take(o,
+		json_pack("{s:s, s:s, s:I, s:I, s:s}", "event", "layer", "digest", digest, "size",
+			(json_int_t)size, "done", here ? (json_int_t)size : (json_int_t)0, "state",
+			here ? "here" : "waiting"));
+}
+
 void output_convert(struct output *o, struct output_pace *p, uint64_t layer, uint64_t bytes)
 {
 	if (!may_send(p, false))

@@ -22,6 +22,8 @@ void output_notice(struct output *o, const char *fmt, ...) format_printf(2, 3);
 /* last: not held back by the pace. */
 void output_layer(struct output *o, struct output_pace *p, const char *digest, uint64_t size,
 	uint64_t done, bool last);
+/* Before any of it is fetched: it is here already, or it waits. */
+void output_layer_state(struct output *o, const char *digest, uint64_t size, bool here);
 void output_convert(struct output *o, struct output_pace *p, uint64_t layer, uint64_t bytes);
 /* {"ok":false,...} */
 void output_error(struct output *o, const struct err *e);

@@ -31,7 +31,8 @@
  * of at most WORKER_LINE_MAX bytes:
  *
  *   {"event":"layer","digest":"sha256:..","size":N,"done":N}   bytes of a layer that are here; at
- *                       most ten a second for each layer, and one when it is complete
+ *                       most ten a second for each layer, and one when it is complete. Before the
+ *                       first is fetched, one for each with "state":"here" or "waiting" more
  *   {"event":"convert","layer":I,"bytes":N}   bytes of layer I (0 is the lowest) that were unpacked
  *   {"event":"notice","text":".."}            for people
  *

@@ -13,6 +13,7 @@
 void image_row_release(struct image_row *r)
 {
 	free(r->config);
+	free(r->platform);
 	strv_free(r->refs);
 	*r = (struct image_row){0};
 }
@@ -45,19 +46,17 @@ static int read_refs(struct catalog *c, const char *digest, char ***ret, struct 
 	return 0;
 }
 
-#define SELECT_IMAGE "SELECT i.digest, i.config, i.size_bytes, i.created_ns FROM image i "
-
 static int read_row(struct catalog *c, sqlite3_stmt *s, struct image_row *ret, struct err *e)
 {
 	struct image_row row = {0};
 	int r = db_strdup(s, 1, &row.config, e);
 
-	if (r < 0)
-		return r;
 	db_text(s, 0, row.digest, sizeof(row.digest));
 	row.size_bytes = (uint64_t)sqlite3_column_int64(s, 2);
 	row.created_ns = sqlite3_column_int64(s, 3);
-	if ((r = read_refs(c, row.digest, &row.refs, e)) < 0) {
+	row.blobs_bytes = (uint64_t)sqlite3_column_double(s, 5);
+	if (r < 0 || (r = db_strdup(s, 4, &row.platform, e)) < 0 ||
+		(r = read_refs(c, row.digest, &row.refs, e)) < 0) {
 		image_row_release(&row);
 		return r;
 	}
@@ -65,32 +64,92 @@ static int read_row(struct catalog *c, sqlite3_stmt *s, struct image_row *ret, s
 	return 0;
 }
 
-int catalog_image_put(struct catalog *c, const char *digest, const char *config,
-	uint64_t size_bytes, const char *ref, struct err *e)
+/* Whether the catalog says all this already: then a second pull costs no write. */
+static int same_blobs(struct catalog *c, const struct image_new *n, struct err *e)
+{
+	cleanup_stmt sqlite3_stmt *s = NULL;
+	int r = db_prepare(c, &s, "SELECT COUNT(*) FROM image_blob WHERE digest = ?1",
+		ARGS(TEXT(n->digest)), e);
+
+	if (r < 0 || (r = db_step(c, s, e)) <= 0)
+		return r;
+	if ((uint64_t)sqlite3_column_int64(s, 0) != n->blobs_len)
+		return 0;
+	for (size_t i = 0; i < n->blobs_len; i++) {
+		r = db_exists(c,
+			"SELECT 1 FROM image_blob WHERE digest = ?1 AND blob = ?2 AND size_bytes = "
+			"?3",
+			ARGS(TEXT(n->digest), TEXT(n->blobs[i].digest),
+				INT(n->blobs[i].size_bytes)),
+			e);
+		if (r <= 0)
+			return r;
+	}
+	return 1;
+}
+
+static int is_so(struct catalog *c, const struct image_new *n, struct err *e)
+{
+	int r = db_exists(c,
+		"SELECT 1 FROM image WHERE digest = ?1 AND config = ?2 AND size_bytes = ?3"
+		" AND platform = ?4",
+		ARGS(TEXT(n->digest), TEXT(n->config), INT(n->size_bytes), TEXT(n->platform)), e);
+
+	if (r > 0 && n->ref)
+		r = db_exists(c, "SELECT 1 FROM image_ref WHERE ref = ?1 AND digest = ?2",
+			ARGS(TEXT(n->ref), TEXT(n->digest)), e);
+	return r <= 0 ? r : same_blobs(c, n, e);
+}
+
+static int put_ref(struct catalog *c, const char *ref, const char *digest, struct err *e)
+{
+	return db_run(c,
+		"INSERT INTO image_ref (ref, digest) VALUES (?1, ?2)"
+		" ON CONFLICT (ref) DO UPDATE SET digest = ?2",
+		ARGS(TEXT(ref), TEXT(digest)), e);
+}
+
+static int put_rows(struct catalog *c, const struct image_new *n, struct err *e)
+{
+	int r = db_run(c,
+		"INSERT INTO image (digest, config, size_bytes, created_ns, platform)"
+		" VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (digest)"
+		" DO UPDATE SET config = ?2, size_bytes = ?3, platform = ?5",
+		ARGS(TEXT(n->digest), TEXT(n->config), INT(n->size_bytes), INT(clock_wall_ns()),
+			TEXT(n->platform)),
+		e);
+
+	if (r >= 0)
+		r = db_run(c, "DELETE FROM image_blob WHERE digest = ?1", ARGS(TEXT(n->digest)), e);
+	for (size_t i = 0; r >= 0 && i < n->blobs_len; i++)
+		r = db_run(c,
+			"INSERT INTO image_blob (digest, blob, size_bytes) VALUES (?1, ?2, ?3)",
+			ARGS(TEXT(n->digest), TEXT(n->blobs[i].digest),
+				INT(n->blobs[i].size_bytes)),
+			e);
+	if (r >= 0 && n->ref)
+		r = put_ref(c, n->ref, n->digest, e);
+	return r;
+}
+
+int catalog_image_put(struct catalog *c, const struct image_new *n, struct err *e)
 {
 	cleanup_txn struct txn t = {0};
 	int r = txn_begin(&t, c, e);
 
-	if (r < 0)
+	if (r < 0 || (r = is_so(c, n, e)) < 0)
 		return r;
-	r = db_run(c,
-		"INSERT INTO image (digest, config, size_bytes, created_ns) VALUES (?1, ?2, ?3, ?4)"
-		" ON CONFLICT (digest) DO UPDATE SET config = ?2, size_bytes = ?3",
-		ARGS(TEXT(digest), TEXT(config), INT(size_bytes), INT(clock_wall_ns())), e);
-	if (r >= 0 && ref)
-		r = db_run(c,
-			"INSERT INTO image_ref (ref, digest) VALUES (?1, ?2)"
-			" ON CONFLICT (ref) DO UPDATE SET digest = ?2",
-			ARGS(TEXT(ref), TEXT(digest)), e);
-	return r < 0 ? r : txn_commit(&t, e);
+	if (r == 0 && (r = put_rows(c, n, e)) < 0)
+		return r;
+	return txn_commit(&t, e);
 }
 
-static bool is_digest(const char *s)
+bool image_is_digest(const char *s)
 {
 	return text_starts_with(s, "sha256:");
 }
 
-static int unknown(struct catalog *c, const char *ref_or_digest, struct err *e)
+int image_unknown(struct catalog *c, const char *ref_or_digest, struct err *e)
 {
 	char safe[160];
 
@@ -101,27 +160,55 @@ static int unknown(struct catalog *c, const char *ref_or_digest, struct err *e)
 }
 
 /* The statement stays open while the references are read, so both are of one moment. */
-static int find(struct catalog *c, const char *ref_or_digest, struct image_row *ret, struct err *e)
+int image_row_find(
+	struct catalog *c, const char *ref_or_digest, struct image_row *ret, struct err *e)
 {
 	cleanup_stmt sqlite3_stmt *s = NULL;
 	int r = db_prepare(c, &s,
-		is_digest(ref_or_digest) ? SELECT_IMAGE "WHERE i.digest = ?1"
-					 : SELECT_IMAGE
+		image_is_digest(ref_or_digest) ? SELECT_IMAGE "WHERE i.digest = ?1"
+					       : SELECT_IMAGE
 			"JOIN image_ref f ON f.digest = i.digest WHERE f.ref = ?1",
 		ARGS(TEXT(ref_or_digest)), e);
 
 	if (r < 0 || (r = db_step(c, s, e)) < 0)
 		return r;
-	return r == 0 ? unknown(c, ref_or_digest, e) : read_row(c, s, ret, e);
+	return r == 0 ? image_unknown(c, ref_or_digest, e) : read_row(c, s, ret, e);
 }
 
 int catalog_image_find(
 	struct catalog *c, const char *ref_or_digest, struct image_row *ret, struct err *e)
 {
-	return find(c, ref_or_digest, ret, e);
+	return image_row_find(c, ref_or_digest, ret, e);
 }
 
-static int list(struct catalog *c, sqlite3_stmt *s, struct image_rows *ret, struct err *e)
+int catalog_image_prefix(
+	struct catalog *c, const char *hex, char ret_digest[static 72], struct err *e)
+{
+	cleanup_stmt sqlite3_stmt *s = NULL;
+	char from[72], to[80], found[72];
+	int r;
+
+	(void)snprintf(from, sizeof(from), "sha256:%.64s", hex);
+	(void)snprintf(to, sizeof(to), "%sg", from); /* after all hex digits */
+	r = db_prepare(c, &s, "SELECT digest FROM image WHERE digest >= ?1 AND digest < ?2 LIMIT 2",
+		ARGS(TEXT(from), TEXT(to)), e);
+	if (r < 0 || (r = db_step(c, s, e)) < 0)
+		return r;
+	if (r == 0)
+		return image_unknown(c, from, e);
+	db_text(s, 0, found, sizeof(found));
+	if ((r = db_step(c, s, e)) < 0)
+		return r;
+	if (r > 0) {
+		(void)err_set(
+			e, ERR_INVALID, 0, "%s is the beginning of several images' digests", from);
+		return err_hint(e, "more digits of it (kosa8 image ls --json)");
+	}
+	memcpy(ret_digest, found, sizeof(found));
+	return 0;
+}
+
+int image_rows_read(struct catalog *c, sqlite3_stmt *s, struct image_rows *ret, struct err *e)
 {
 	struct image_rows all = {0};
 	int r;
@@ -150,7 +237,7 @@ int catalog_image_list(struct catalog *c, struct image_rows *ret, struct err *e)
 	cleanup_stmt sqlite3_stmt *s = NULL;
 	int r = db_prepare(c, &s, SELECT_IMAGE "ORDER BY i.seq", NULL, 0, e);
 
-	return r < 0 ? r : list(c, s, ret, e);
+	return r < 0 ? r : image_rows_read(c, s, ret, e);
 }
 
 int catalog_sandbox_images(
@@ -162,91 +249,18 @@ int catalog_sandbox_images(
 			     " ORDER BY u.seq",
 		ARGS(TEXT(sandbox)), e);
 
-	return r < 0 ? r : list(c, s, ret, e);
+	return r < 0 ? r : image_rows_read(c, s, ret, e);
 }
 
-int catalog_sandbox_image_add(
-	struct catalog *c, const char *sandbox, const char *digest, struct err *e)
+int catalog_image_tag(struct catalog *c, const char *digest, const char *ref, struct err *e)
 {
 	cleanup_txn struct txn t = {0};
 	int r = txn_begin(&t, c, e);
 
-	if (r < 0 || (r = db_exists(c, "SELECT 1 FROM sandbox WHERE id = ?1", ARGS(TEXT(sandbox)),
+	if (r < 0 || (r = db_exists(c, "SELECT 1 FROM image WHERE digest = ?1", ARGS(TEXT(digest)),
 			      e)) < 0)
 		return r;
 	if (r == 0)
-		return sandbox_gone(sandbox, e);
-	r = db_exists(c, "SELECT 1 FROM image WHERE digest = ?1", ARGS(TEXT(digest)), e);
-	if (r <= 0)
-		return r < 0 ? r : unknown(c, digest, e);
-	r = db_run(c, "INSERT OR IGNORE INTO sandbox_image (sandbox, digest) VALUES (?1, ?2)",
-		ARGS(TEXT(sandbox), TEXT(digest)), e);
-	return r < 0 ? r : txn_commit(&t, e);
-}
-
-/* ERR_WRONG_STATE naming the sandboxes that use the image. */
-static int check_unused(struct catalog *c, const char *digest, struct err *e)
-{
-	cleanup_stmt sqlite3_stmt *s = NULL;
-	char names[200] = "";
-	size_t len = 0, more = 0;
-	int r = db_prepare(c, &s,
-		"SELECT s.name FROM sandbox s JOIN sandbox_image u ON u.sandbox = s.id"
-		" WHERE u.digest = ?1 ORDER BY s.name",
-		ARGS(TEXT(digest)), e);
-
-	while (r >= 0 && (r = db_step(c, s, e)) > 0) {
-		const char *name = (const char *)sqlite3_column_text(s, 0);
-		if (!name || len + strlen(name) + 3 > sizeof(names)) {
-			more++;
-			continue;
-		}
-		len += (size_t)snprintf(
-			names + len, sizeof(names) - len, "%s%s", len ? ", " : "", name);
-	}
-	if (r < 0)
-		return r;
-	if (len == 0)
-		return 0;
-	if (more)
-		(void)err_set(e, ERR_WRONG_STATE, 0,
-			"the image is used by the sandboxes %s and %zu more", names, more);
-	else
-		(void)err_set(e, ERR_WRONG_STATE, 0, "the image is used by %s %s",
-			strchr(names, ',') ? "the sandboxes" : "sandbox", names);
-	return err_hint(e, "kosa8 sandbox rm the sandbox first");
-}
-
-static int delete_image(struct catalog *c, const char *digest, struct err *e)
-{
-	int r = check_unused(c, digest, e);
-
-	if (r < 0)
-		return r;
-	r = db_run(c, "DELETE FROM image_ref WHERE digest = ?1", ARGS(TEXT(digest)), e);
-	if (r < 0)
-		return r;
-	return db_run(c, "DELETE FROM image WHERE digest = ?1", ARGS(TEXT(digest)), e);
-}
-
-int catalog_image_delete(struct catalog *c, const char *ref_or_digest, bool *ret_deleted,
-	char ret_digest[static 72], struct err *e)
-{
-	struct image_row row = {0};
-	cleanup_txn struct txn t = {0};
-	char digest[72];
-	int r = txn_begin(&t, c, e);
-
-	if (r < 0 || (r = find(c, ref_or_digest, &row, e)) < 0)
-		return r;
-	bool whole = is_digest(ref_or_digest) || strv_len(row.refs) <= 1;
-	memcpy(digest, row.digest, sizeof(digest));
-	image_row_release(&row);
-	r = whole ? delete_image(c, digest, e)
-		  : db_run(c, "DELETE FROM image_ref WHERE ref = ?1", ARGS(TEXT(ref_or_digest)), e);
-	if (r < 0 || (r = txn_commit(&t, e)) < 0)
-		return r;
-	memcpy(ret_digest, digest, sizeof(digest));
-	*ret_deleted = whole;
-	return 0;
+		return image_unknown(c, digest, e);
+	return (r = put_ref(c, ref, digest, e)) < 0 ? r : txn_commit(&t, e);
 }

@@ -10,7 +10,7 @@
 
 #include <sqlite3.h>
 
-#define CATALOG_VERSION 1
+#define CATALOG_VERSION 2
 
 struct catalog {
 	sqlite3 *db;
@@ -75,6 +75,20 @@ int layer_current(struct catalog *c, const char *sandbox, char ret[static CATALO
 int layer_add_current(struct catalog *c, const char *sandbox, const char *layer, const char *parent,
 	struct err *e) must_check;
 int layer_is_used(struct catalog *c, const char *layer, struct err *e) must_check;
+
+/* ERR_NOT_FOUND with the nearest name as the hint. */
+int image_unknown(struct catalog *c, const char *ref_or_digest, struct err *e);
+/* Rows of a SELECT that begins with SELECT_IMAGE; what ret held is kept only on success. */
+#define SELECT_IMAGE                                                           \
+	"SELECT i.digest, i.config, i.size_bytes, i.created_ns, i.platform,"   \
+	" (SELECT TOTAL(size_bytes) FROM image_blob WHERE digest = i.digest) " \
+	"FROM image i "
+int image_rows_read(
+	struct catalog *c, sqlite3_stmt *s, struct image_rows *ret, struct err *e) must_check;
+bool image_is_digest(const char *s);
+/* By reference or digest, within a transaction when the row is to stay true. */
+int image_row_find(struct catalog *c, const char *ref_or_digest, struct image_row *ret,
+	struct err *e) must_check;
 
 /* The nearest of the strings that a one-column SELECT gives, as the hint; else fallback. */
 int hint_nearest(struct catalog *c, const char *sql, const struct arg *args, size_t n,

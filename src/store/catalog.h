@@ -151,30 +151,58 @@ int catalog_layer_merged(struct catalog *c, const char *child, struct err *e) mu
 /* ---- images ---- */
 
 struct image_row {
-	char digest[72];     /* "sha256:<hex>" of the manifest */
-	char *config;	     /* JSON: the image configuration (OCI image-spec, config.md) */
-	uint64_t size_bytes; /* of the file system image */
-	int64_t created_ns;  /* when it was added here */
-	char **refs;	     /* canonical references that point to it */
+	char digest[72];      /* "sha256:<hex>" of the manifest */
+	char *config;	      /* JSON: the image configuration, reduced (image/config.h) */
+	uint64_t size_bytes;  /* of the file system image */
+	uint64_t blobs_bytes; /* of the blobs that are kept: what was downloaded */
+	int64_t created_ns;   /* when it was added here */
+	char *platform;	      /* "linux/amd64" */
+	char **refs;	      /* canonical references that point to it */
 };
 void image_row_release(struct image_row *r);
+#define cleanup_image_row __attribute__((cleanup(image_row_release)))
 struct image_rows {
 	struct image_row *rows;
 	size_t len;
 };
 void image_rows_release(struct image_rows *r);
+#define cleanup_image_rows __attribute__((cleanup(image_rows_release)))
 
-/* Adds or replaces the image and lets ref (canonical; may be NULL) point to it. */
-int catalog_image_put(struct catalog *c, const char *digest, const char *config,
-	uint64_t size_bytes, const char *ref, struct err *e) must_check;
+struct image_blob {
+	char digest[72];
+	uint64_t size_bytes;
+};
+/* What is put: all borrowed. */
+struct image_new {
+	const char *digest, *config, *platform;
+	const char *ref; /* canonical; NULL: none */
+	uint64_t size_bytes;
+	const struct image_blob *blobs; /* each once */
+	size_t blobs_len;
+};
+/* Adds or replaces the image and lets ref point to it. Files that a row names are kept by the sweep
+ * (image-sweep.h): hold image_lock(). Writes nothing when all of it is so already. */
+int catalog_image_put(struct catalog *c, const struct image_new *n, struct err *e) must_check;
 /* By canonical reference or "sha256:..." digest. */
 int catalog_image_find(struct catalog *c, const char *ref_or_digest, struct image_row *ret,
 	struct err *e) must_check;
+/* The one image whose digest begins with these hex digits. ERR_NOT_FOUND; ERR_INVALID when there
+ * are several. */
+int catalog_image_prefix(
+	struct catalog *c, const char *hex, char ret_digest[static 72], struct err *e) must_check;
 int catalog_image_list(struct catalog *c, struct image_rows *ret, struct err *e) must_check;
+/* The names of the sandboxes that use it, as a vector to free with strv_free(). */
+int catalog_image_users(
+	struct catalog *c, const char *digest, char ***ret, struct err *e) must_check;
+/* Another name for it. ERR_NOT_FOUND when the image has gone. */
+int catalog_image_tag(
+	struct catalog *c, const char *digest, const char *ref, struct err *e) must_check;
 /* ERR_WRONG_STATE naming the sandboxes that use it. Removes only the reference when others point
- * to the same image (*ret_deleted false); else row and all (the caller removes the file). */
+ * to the same image (*ret_deleted false); else row and all (the caller sweeps). */
 int catalog_image_delete(struct catalog *c, const char *ref_or_digest, bool *ret_deleted,
 	char ret_digest[static 72], struct err *e) must_check;
+/* Deletes all images that no sandbox uses, and returns them. */
+int catalog_image_prune(struct catalog *c, struct image_rows *ret, struct err *e) must_check;
 int catalog_sandbox_image_add(
 	struct catalog *c, const char *sandbox, const char *digest, struct err *e) must_check;
 int catalog_sandbox_images(

@@ -10,6 +10,7 @@ the start fail in the ways named below. Ends by itself after two minutes.
 import hashlib
 import json
 import os
+import select
 import signal
 import socket
 import sqlite3
@@ -342,6 +343,18 @@ def image_worker(argv):
     if "endless" in operand:
         sys.stdout.write('{"event":"' + "x" * (10 << 20))
         return 0
+    if verb == "show":
+        say(ok=True, **json.loads(os.environ["KOSA8_FAKE_SHOW"]))
+        return 0
+    if verb == "save":
+        os.write(3, b"archive of " + " ".join(argv[argv.index("--") + 1:]).encode())
+        if "saves" in os.environ.get("KOSA8_FAKE", ""):
+            os.kill(os.getpid(), signal.SIGKILL)
+        say(ok=True, size=7)
+        return 0
+    if "waits" in operand:
+        say(event="notice", text="waiting")
+        threading.Event().wait(60)
     data = sys.stdin.buffer.read() if operand == "-" else operand.encode()
     digest = hashlib.sha256(data).hexdigest()
     with open(f"{images_dir}/{digest}.sqfs", "wb") as f:
@@ -351,14 +364,33 @@ def image_worker(argv):
     say(event="convert", layer=0, bytes=5000)
     if "notice" in operand:
         say(event="notice", text="mirror \x1b[31mused")
+    config = {"Cmd": ["sh"]}
+    if "arm" in operand:
+        config = {"os": "linux", "architecture": "arm64", "config": config}
     one = {"digest": f"sha256:{'0' * 64 if 'baddigest' in operand else digest}",
-           "ref": "example.com/loaded:1" if verb == "load" else operand,
-           "config": {"Cmd": ["sh"]}, "size": 5000, "cached": False}
+           "ref": "example.com/loaded:1" if verb == "load" else operand, "config": config,
+           "size": 5000, "cached": False, "blobs": image_blobs(images_dir, operand)}
     if verb == "load":
         say(ok=True, images=[one, {**one, "ref": "NOT A NAME\x1b[2J"}])
     else:
         say(ok=True, **one)
+    if "--hold" in argv:
+        poll = select.poll()
+        poll.register(1, 0)
+        poll.poll(60000)
     return 0
+
+
+def image_blobs(images_dir, operand):
+    """A blob that all images share; or one that is not there, or not as large as is said."""
+    data = b"blob"
+    digest = hashlib.sha256(data).hexdigest()
+    os.makedirs(f"{images_dir}/blobs/sha256", exist_ok=True)
+    with open(f"{images_dir}/blobs/sha256/{digest}", "wb") as f:
+        f.write(data)
+    if "noblob" in operand:
+        digest = "1" * 64
+    return [{"digest": f"sha256:{digest}", "size": 5 if "badsize" in operand else 4}]
 
 
 def main():

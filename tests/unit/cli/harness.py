@@ -52,7 +52,7 @@ class World:
             shutil.copy(fake, f"{libexec}/{name}")
             os.chmod(f"{libexec}/{name}", 0o755)
         self.env = {**os.environ, "KOSA8_HOME": self.home, "KOSA8_LIBEXEC": libexec,
-                    "TZ": "UTC", "LC_ALL": "C"}
+                    "TZ": "UTC", "LC_ALL": "C", "TERM": "xterm"}
         for name in ("KOSA8_ACTOR", "KOSA8_LOG", "KOSA8_FAKE", "NO_COLOR"):
             self.env.pop(name, None)
 

@@ -116,6 +116,8 @@ def images(w):
     ok(said(r, "mirror \\x1b[31mused"), "notices are shown, escaped", r.err)
     for image, needles in (("missing", ["\\x1b[2J 404"]), ("dies", ["signal 9"]),
                            ("junk", ["not valid JSON"]), ("baddigest", ["left no file"]),
+                           ("noblob", ["left no file", "blobs/sha256/1111"]),
+                           ("badsize", ["does not have its size"]),
                            ("endless", ["too long"])):
         r = w.kosa8("sandbox", "pull", "box", f"example.com/{image}")
         ok(r.code == 1 and said(r, *needles) and "\x1b" not in r.err and not r.out,
@@ -136,15 +138,145 @@ def images(w):
     r = w.kosa8("image", "import", archive, "rootfs:2")
     ok(r.code == 0 and re.fullmatch(r"sha256:[0-9a-f]{64}\n", r.out), "import", r.err)
     ok("docker.io/library/rootfs:2" in w.kosa8("image", "ls").out, "has its name")
-    for args in (["load", w.dir], ["load", w.dir + "/none"], ["import", archive, "a@b"]):
+    ok(w.kosa8("image", "load", w.dir).code == 0, "load of a folder")
+    for args in (["load", w.dir + "/none"], ["import", w.dir, "x"], ["import", archive, "a@b"]):
         r = w.kosa8("image", *args)
         ok(r.code == 1 and r.err.startswith("kosa8: "), f"image {args[0]} refused", r.err)
     r = w.kosa8("image", "rm", IMAGE, "rootfs:2", "none:1")
-    ok(r.code == 1 and r.out == "rootfs:2\n" and said(r, "box", "none"),
+    ok(r.code == 1 and r.out == "removed rootfs:2\n" and said(r, "box", "none"),
        "rm: used, removed, unknown", r.out, r.err)
     files = set(os.listdir(f"{w.home}/images"))
     digests = {r["digest"][7:] + ".sqfs" for r in rows(w, "image", "ls")}
     ok(digests <= files, "every image has its file", digests - files)
+
+
+DOCUMENTS = {
+    "manifest": {"layers": [{"mediaType": "m", "digest": "sha256:aa", "size": 1000},
+                            {"mediaType": "m", "digest": "sha256:bb", "size": 2000}]},
+    "config": {"created": "2026-01-31T12:00:00Z", "author": "who\x1b[31m",
+               "config": {"Env": ["A=b"], "Cmd": ["sh", "-c", "x"], "User": "app",
+                          "Labels": {"k": "v"}, "ExposedPorts": {"80/tcp": {}}},
+               "rootfs": {"diff_ids": ["sha256:ca", "sha256:cb"]},
+               "history": [{"created": "2026-01-31T11:00:00Z", "created_by": "ADD " + "x" * 2000},
+                           {"created_by": "ENV A=b", "empty_layer": True}]}}
+
+
+def image_details(w):
+    show = {"KOSA8_FAKE_SHOW": json.dumps(DOCUMENTS)}
+    w.kosa8("sandbox", "pull", "box", "example.com/seen:1")
+    r = w.kosa8("image", "inspect", "--json", "example.com/seen:1", env=show)
+    o, = json.loads(r.out)
+    equal((o["config"]["cmd"], o["config"]["user"], o["config"]["exposed_ports"],
+           o["config"]["volumes"], o["config"]["entrypoint"], o["sandboxes"], o["blobs_bytes"]),
+          (["sh", "-c", "x"], "app", ["80/tcp"], [], None, ["box"], 4), "inspect --json")
+    equal([(p["digest"], p["size"], p["diff_id"]) for p in o["layers"]],
+          [("sha256:aa", 1000, "sha256:ca"), ("sha256:bb", 2000, "sha256:cb")], "its layers")
+    r = w.kosa8("image", "inspect", "example.com/seen:1", env=show)
+    ok(r.code == 0 and "\x1b" not in r.out and '["sh","-c","x"]' in r.out and "diff id" in r.out,
+       "inspect", r.out, r.err)
+    r = w.kosa8("image", "history", "example.com/seen:1", "--json", env=show)
+    equal([(h["empty_layer"], h["size_bytes"], h["layer"], len(h["created_by"] or ""))
+           for h in json.loads(r.out)],
+          [(False, 2000, "sha256:bb", 0), (True, 0, None, 7), (False, 1000, "sha256:aa", 2004)],
+          "history: the newest first, and a layer that it leaves out")
+    lines = w.kosa8("image", "history", "example.com/seen:1", env=show).out.splitlines()
+    ok("x" * 53 + "..." in lines[-1] and len(lines[-1]) < 110, "a table, cut", lines)
+    ok("x" * 2000 in w.kosa8("image", "history", "--no-trunc", "example.com/seen:1", env=show).out,
+       "--no-trunc")
+    for documents in ({"manifest": {}, "config": {}},
+                      {"manifest": {"layers": [1, {}]}, "config": {"history": [1, {}], "config": [],
+                                                                   "rootfs": 7}}):
+        env = {"KOSA8_FAKE_SHOW": json.dumps(documents)}
+        for command in ("inspect", "history"):
+            for flags in ([], ["--json"]):
+                equal(w.kosa8("image", command, "example.com/seen:1", *flags, env=env).code, 0,
+                      f"{command} of documents with nothing in them")
+    equal(w.kosa8("image", "inspect", "example.com/seen:1",
+                  env={"KOSA8_FAKE_SHOW": '{"manifest": []}'}).code, 1, "that are none")
+
+
+def image_names(w):
+    digest = w.kosa8("image", "pull", "example.com/named:1").out.strip()
+    for text in (digest, digest[:19], digest[7:19], digest[7:13]):
+        equal(w.kosa8("image", "tag", text, "named:2").code, 0, f"found by {text[:20]}")
+    r = w.kosa8("image", "tag", digest[7:12], "named:3")
+    ok(r.code == 1 and said(r, "not here"), "five digits are too few", r.err)
+    equal(w.kosa8("image", "tag", digest, digest[7:19]).code, 0, "a name that looks like a digest")
+    other = w.kosa8("image", "pull", "example.com/other:1").out.strip()
+    equal(w.kosa8("image", "tag", other, digest[7:19]).code, 0, "given to another image")
+    r = w.kosa8("image", "rm", digest[7:19])
+    ok(r.out == f"untagged {digest[7:19]}\n", "a name wins over the beginning of a digest", r.out)
+    equal(w.kosa8("image", "rm", "named:2").out, "untagged named:2\n", "one name of two")
+    equal(w.kosa8("image", "rm", digest[:20]).out, f"removed {digest[:20]}\n", "by digest")
+    r = w.kosa8("image", "rm", "example.com/othre:1", other)
+    ok(r.code == 1 and said(r, "try: example.com/other:1"), "the nearest name", r.err)
+    equal(w.kosa8("image", "tag", "example.com/seen:1", "x@" + digest).code, 1, "no digest as name")
+
+
+def local_pull(w):
+    """What is known by its digest needs no worker: here there is none."""
+    digest = w.kosa8("image", "pull", "example.com/local:1").out.strip()
+    none = {"KOSA8_LIBEXEC": w.dir + "/none"}
+    for text in (digest, digest[7:20], "example.com/local@" + digest, "else.example.com/x@" + digest):
+        r = w.kosa8("sandbox", "pull", "box", text, env=none)
+        equal((r.code, r.out.strip()), (0, digest), f"by {text[:30]}")
+    equal(w.kosa8("sandbox", "pull", "box", "example.com/local:1", env=none).code, 1,
+          "control: a tag needs it")
+    equal(w.kosa8("image", "pull", "--platform", "linux/arm64", "example.com/local@" + digest,
+                  env=none).code, 1, "and so does another platform")
+    r = w.kosa8("image", "pull", "--platform", "linux/arm64", "example.com/arm:1")
+    equal(r.code, 0, "another platform is pulled")
+    r = w.kosa8("sandbox", "run", "box", "example.com/arm:1", "exit", "0")
+    ok(r.code == 125 and said(r, "for linux/arm64 only", "without --platform"), "not run", r.err)
+
+
+def save(w):
+    path = f"{w.dir}/saved.tar"
+    with open(path, "w", encoding="ascii") as f:
+        f.write("former")
+    r = w.kosa8("image", "save", "-o", path, "example.com/seen:1", env={"KOSA8_FAKE": "saves"})
+    with open(path, encoding="ascii") as f:
+        equal((r.code, f.read()), (1, "former"), "a save that fails leaves the former file")
+    equal([n for n in os.listdir(w.dir) if n.startswith("saved")], ["saved.tar"], "and nothing else")
+    r = w.kosa8("image", "save", "-o", path, "example.com/seen:1")
+    with open(path, encoding="ascii") as f:
+        data = f.read()
+    ok(r.code == 0 and re.fullmatch("archive of sha256:[0-9a-f]{64}=example.com/seen:1", data),
+       "saved under its name", data)
+    ok(w.kosa8("image", "save", "example.com/seen:1").out.startswith("archive"), "to stdout")
+    equal(w.kosa8("image", "save", "-o", "/dev/null", "example.com/seen:1").code, 0, "to a device")
+    code, out = w.on_terminal("image", "save", "example.com/seen:1")
+    ok(code == 2 and b"terminal" in out and b"archive of" not in out, "not to a terminal", out)
+    for to in (w.dir, w.dir + "/none/x"):
+        r = w.kosa8("image", "save", "-o", to, "example.com/seen:1")
+        ok(r.code == 1 and r.err.startswith("kosa8: "), "nor where it cannot be", r.err)
+
+
+def interrupt(w):
+    before = sorted(os.listdir(f"{w.home}/images"))
+    for args, number in ((["image", "pull", "example.com/waits:1"], signal.SIGINT),
+                         (["sandbox", "run", "box", "example.com/waits:1"], signal.SIGTERM)):
+        p = w.start(*args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        ok(p.stderr.readline() == b"waiting\n", "at work")
+        p.send_signal(number)
+        out, err = p.communicate(timeout=20)
+        equal((p.returncode, out), (128 + number, b""), f"{number.name}: exit status")
+        ok(err.count(b"\n") == 1 and b"next pull continues" in err, "one line", err)
+    equal(sorted(os.listdir(f"{w.home}/images")), before, "nothing was left")
+    ok(("image.pull", "cancelled") in actions(w), "it is recorded")
+
+
+def prune(w):
+    listed = rows(w, "image", "ls")
+    used = {r["digest"] for r in rows(w, "sandbox", "images", "box")}
+    r = w.kosa8("image", "prune", "--json")
+    o = json.loads(r.out)
+    equal({i["digest"] for i in o["images"]}, {r["digest"] for r in listed} - used, "prune")
+    ok(o["freed_bytes"] > 0 and o["removed_files"] >= len(o["images"]), "says what went", o)
+    equal({r["digest"] for r in rows(w, "image", "ls")}, used, "what is used stays")
+    equal(w.kosa8("image", "prune").out, "freed 0 B\n", "and then there is nothing to do")
+    files = {n for n in os.listdir(f"{w.home}/images") if n.endswith(".sqfs")}
+    equal(files, {d[7:] + ".sqfs" for d in used}, "no file is left over")
 
 
 def checkpoints(w):
@@ -241,7 +373,8 @@ def audit(w):
     for action, result in (("sandbox.create", "cut off"), ("sandbox.create", "unavailable"),
                            ("sandbox.create", "exists"), ("image.pull", "ok"),
                            ("image.pull", "not_found"), ("image.load", "ok"),
-                           ("image.import", "ok"), ("image.rm", "ok"), ("sandbox.start", "cut off"),
+                           ("image.import", "ok"), ("image.rm", "ok"), ("image.tag", "ok"),
+                           ("image.prune", "ok"), ("sandbox.start", "cut off"),
                            ("sandbox.stop", "ok"), ("checkpoint.rm", "ok"),
                            ("sandbox.rm", "ok")):
         ok((action, result) in listed, f"recorded: {action} {result}")
@@ -269,8 +402,8 @@ def audit(w):
     p = w.start("audit", "ls", "-f", stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
     for _ in range(len(listed) + 1):
         last = p.stdout.readline()
-    w.kosa8("image", "rm", "example.com/loaded:1")
-    ok("image.rm" in p.stdout.readline(), "-f shows what comes", last)
+    w.kosa8("image", "pull", "example.com/again:1")
+    ok("image.pull" in p.stdout.readline(), "-f shows what comes", last)
     p.kill()
     p.wait()
     with open(f"{w.home}/audit/log.jsonl", "r+b") as f:
@@ -317,8 +450,9 @@ def terminal(w):
     ok(code == 0 and b"unpacked" in out and b"1.0 kB" in out, "progress on a terminal", out)
     code, out = w.on_terminal("sandbox", "pull", "-q", "seen", "example.com/shown:1")
     ok(code == 0 and b"unpacked" not in out, "not with --quiet", out)
-    ok("unpacked" not in w.kosa8("sandbox", "pull", "seen", "example.com/shown:1").err,
-       "nor elsewhere")
+    r = w.kosa8("sandbox", "pull", "seen", "example.com/shown:1")
+    ok(r.err.count("layer ") == 1 and "1.0 kB" in r.err and "unpacked 5.0 kB" in r.err
+       and "\x1b" not in r.err, "plain lines elsewhere", r.err)
     code, out = w.on_terminal("sandbox", "run", "seen", "example.com/shown:1", "spew", "200000")
     equal((code, out.count(b"x")), (0, 200000), "a run's output on a terminal")
     with open(f"{w.home}/requests.jsonl", encoding="utf-8") as f:
@@ -372,7 +506,8 @@ def documents(w):
 
 def main():
     with World() as w:
-        for part in (usage, not_yet, create, images, checkpoints, states, parallel, others,
+        for part in (usage, not_yet, create, images, image_details, image_names, local_pull, save, interrupt,
+                     prune, checkpoints, states, parallel, others,
                      terminal, documents, audit):
             part(w)
     return done()

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a supervisor and the image worker say at the end. */
-#include "cli/images.h"
-#include "cli/progress.h"
+#include "cli/image-worker.h"
 #include "cli/stream.h"
 
 #include "tap.h"
 
 #define DIGEST "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+#define RESULT(members) "{\"ok\":true,\"digest\":\"" DIGEST "\",\"size\":5," members "}"
 
 static int status_of(const char *json)
 {
@@ -34,7 +35,7 @@ static int line(const char *text, struct image_gots *g)
 	struct progress p;
 	struct err e;
 
-	progress_init(&p, true);
+	progress_init(&p, PROGRESS_NONE);
 	return image_worker_line(text, strlen(text), &p, g, &e);
 }
 
@@ -42,20 +43,44 @@ static void test_worker_lines(void)
 {
 	struct image_gots g = {0};
 
-	EQ_INT(line("{\"event\":\"layer\",\"digest\":\"d\",\"size\":1,\"done\":1}", &g), 0,
+	EQ_INT(line("{\"event\":\"layer\",\"digest\":\"" DIGEST "\",\"size\":1,\"done\":1}", &g), 0,
 		"progress");
 	EQ_INT(line("{\"event\":\"something new\"}", &g), 0, "an event that is not known");
 	OK(line("{\"event\":\"layer\",\"digest\":7}", &g) < 0, "a digest that is none");
+	OK(line("{\"event\":\"layer\",\"digest\":\"\\u001b[2J\"}", &g) < 0, "nor one of text");
 	OK(line("{}", &g) < 0 && line("[1]", &g) < 0 && line("x", &g) < 0, "no event, no object");
 	EQ_INT(g.len, 0, "nothing was taken");
 	EQ_INT(line("{\"ok\":true,\"digest\":\"" DIGEST "\",\"ref\":null,\"config\":{\"b\":1,"
-		    "\"a\":2},\"size\":5,\"cached\":true}",
+		    "\"a\":2},\"size\":5,\"cached\":true,\"blobs\":[]}",
 		       &g),
 		1, "a result");
 	OK(g.len == 1 && g.items[0].cached && !g.items[0].ref && g.items[0].size_bytes == 5 &&
 			strcmp(g.items[0].digest, DIGEST) == 0,
 		"with its members");
 	EQ_STR(g.items[0].config, "{\"a\":2,\"b\":1}", "and its configuration");
+	EQ_STR(g.items[0].platform, "linux/amd64", "of this machine's platform when it says none");
+	image_gots_release(&g);
+	EQ_INT(line(RESULT("\"config\":{\"os\":\"linux\",\"architecture\":\"arm\","
+			   "\"variant\":\"v7\"},\"blobs\":[{\"digest\":\"" DIGEST
+			   "\",\"size\":3}]"),
+		       &g),
+		1, "with blobs");
+	EQ_STR(g.items[0].platform, "linux/arm/v7", "of another platform");
+	OK(g.items[0].blobs_len == 1 && g.items[0].blobs[0].size_bytes == 3, "one blob");
+	image_gots_release(&g);
+	OK(line(RESULT("\"config\":{},\"blobs\":[{\"digest\":\"" DIGEST "\",\"size\":3},"
+		       "{\"digest\":\"" DIGEST "\",\"size\":3}]"),
+		   &g) < 0,
+		"a blob twice");
+	OK(line(RESULT("\"config\":{},\"blobs\":[{\"digest\":\"../../x\",\"size\":3}]"), &g) < 0,
+		"a blob that is a path");
+	OK(line(RESULT("\"config\":{},\"blobs\":[{\"digest\":\"" DIGEST "\",\"size\":-1}]"), &g) <
+			0,
+		"a blob of less than nothing");
+	OK(line(RESULT("\"config\":{},\"blobs\":{}"), &g) < 0, "no list");
+	OK(line(RESULT("\"config\":{}"), &g) < 0, "none at all");
+	OK(line(RESULT("\"config\":{\"architecture\":\"0123456789abcdef0\"},\"blobs\":[]"), &g) < 0,
+		"an architecture that is too long");
 	OK(line("{\"ok\":true,\"digest\":\"sha256:../../x\",\"config\":{},\"size\":5}", &g) < 0,
 		"a digest that is a path");
 	OK(line("{\"ok\":true,\"digest\":\"" DIGEST "\",\"config\":[],\"size\":5}", &g) < 0,

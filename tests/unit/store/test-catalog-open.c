@@ -148,10 +148,14 @@ static void test_versions(void)
 	run_sql("PRAGMA user_version = 7");
 	OK(catalog_open(&home, &c, &test_err) < 0 && test_err.kind == ERR_INCOMPATIBLE,
 		"a newer catalog is refused");
-	EQ_STR(test_err.what, "the state directory has format version 7, this kosa8 uses version 1",
+	EQ_STR(test_err.what, "the state directory has format version 7, this kosa8 uses version 2",
 		"naming both versions");
 	OK(test_err.hint[0], "with a hint");
 	run_sql("PRAGMA user_version = 1");
+	OK(catalog_open(&home, &c, &test_err) < 0 && strstr(test_err.what, "version 1, ") &&
+			strstr(test_err.hint, "move this one away"),
+		"an older one, too");
+	run_sql("PRAGMA user_version = 2");
 	EQ_INT(catalog_open(&home, &c, &test_err), 0, "control: its own is opened");
 	catalog_close(c);
 }

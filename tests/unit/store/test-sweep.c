@@ -119,13 +119,14 @@ static void test_cascade(void)
 	struct checkpoint_rows checkpoints = {0};
 	struct checkpoint_row checkpoint = {
 		.id = "c000000000000001", .layer = "0000000000000001", .hash = "ab"};
+	struct image_new image = {.digest = "sha256:aa", .config = "{}", .platform = "linux/amd64"};
 	int lock;
 
 	add("full", &row, &lock);
 	if (catalog_sandbox_started(catalog, row.id, "0000000000000001", &test_err) < 0 ||
 		catalog_layer_push(catalog, row.id, "0000000000000002", &test_err) < 0 ||
 		catalog_checkpoint_add(catalog, row.id, &checkpoint, &test_err) < 0 ||
-		catalog_image_put(catalog, "sha256:aa", "{}", 1, NULL, &test_err) < 0 ||
+		catalog_image_put(catalog, &image, &test_err) < 0 ||
 		catalog_sandbox_image_add(catalog, row.id, "sha256:aa", &test_err) < 0 ||
 		catalog_sandbox_set_state(catalog, row.id, SANDBOX_REMOVING, NULL, &test_err) < 0)
 		test_bail("filling");
