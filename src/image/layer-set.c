@@ -54,6 +54,12 @@ int layer_set_look(struct layer_set *s, bool *ret_all_here, struct err *e)
 	return 0;
 }
 
+void layer_set_tell(struct layer_set *s)
+{
+	for (size_t i = 0; i < s->len; i++)
+		blob_tell(&s->items[i]);
+}
+
 uint64_t layer_set_missing(const struct layer_set *s)
 {
 	uint64_t sum = 0; /* cannot wrap: MANIFEST_LAYERS_MAX times LAYER_BYTES_MAX */

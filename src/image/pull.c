@@ -97,7 +97,10 @@ static int fetch_layers(struct making *m, struct err *e)
 	bool all_here, told = false;
 	int r;
 
-	while ((r = layer_set_look(&m->layers, &all_here, e)) == 0 && !all_here) {
+	while ((r = layer_set_look(&m->layers, &all_here, e)) == 0) {
+		layer_set_tell(&m->layers);
+		if (all_here)
+			break;
 		if ((r = fetch_ours(m, e)) < 0)
 			return r;
 		/* Holding none ourselves, so that two workers never wait for each other. */
