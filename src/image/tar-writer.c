@@ -7,6 +7,7 @@
 #include <archive_entry.h>
 #include <errno.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,12 +19,15 @@ struct tar_writer {
 	int fd;
 	int errnum; /* of the write that failed */
 	uint64_t written;
+	bool dropped; /* nothing more is written */
 };
 
 static la_ssize_t write_some(struct archive *a, void *ctx, const void *data, size_t len)
 {
 	struct tar_writer *w = ctx;
 
+	if (w->dropped)
+		return -1;
 	for (;;) {
 		ssize_t n = write(w->fd, data, len);
 		if (n >= 0) {
@@ -76,8 +80,8 @@ int tar_writer_new(int fd, struct tar_writer **ret, struct err *e)
 
 void tar_writer_freep(struct tar_writer **w)
 {
-	if (*w && (*w)->archive) {
-		(void)archive_write_fail((*w)->archive); /* else the end would be written */
+	if (*w) {
+		(*w)->dropped = true; /* it would write the end */
 		(void)archive_write_free((*w)->archive);
 	}
 	free(*w);
