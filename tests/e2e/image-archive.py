@@ -975,7 +975,23 @@ def test_hostile_folder(t):
     t.fails("not_found", args=("load", "/nosuchfile"))
 
 
-# ---- interrupted, memory ----
+# ---- at once, interrupted, memory ----
+
+def test_at_once(t):
+    """Four workers load the same; one of them fails at its end, which takes nothing from the others."""
+    image, bad = Image(size=500_000), Image("c")
+    bad.tars[1] = bad.layers[1] = tar_of([("x", b"other")])
+    good = t.file(tar_of(docker_archive((image, ["a:1"]))))
+    mixed = t.file(tar_of(docker_archive((image, ["a:1"]), (bad, ["c:1"]))))
+    began = time.monotonic()
+    processes = [t.start("load", path, stdin=subprocess.DEVNULL) for path in (good, mixed, good, good)]
+    results = [t.end(p, began) for p in processes]
+    equal([r.code for r in results], [0, 1, 0, 0], f"exit codes of {[str(r) for r in results]}")
+    equal(results[1].error["kind"], "corrupt", f"{results[1]}")
+    for result in (results[0], results[2], results[3]):
+        t.good(result, (None, "docker.io/library/a:1"))
+
+
 
 def test_kill(t):
     image = Image(size=500_000)
