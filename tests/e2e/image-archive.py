@@ -417,11 +417,19 @@ def test_platforms(t):
     here.fails("not_found", "holds no blob sha256:", "--platform",
                args=("load", "--platform", "linux/arm64", here.file(tar_of(sparse))))
     t.fresh().refuses(layout(arm.blobs(), [arm.entry(platform=True)]), "incompatible", "linux/arm64")
+    # one name for several platforms, without an index of its own
+    v3 = Image("c")
+    entries = [arm.entry(name="x:1", platform=True), v3.entry(name="x:1", platform=True),
+               amd.entry(name="x:1", platform=True), v3.entry(name="y:1")]
+    entries[1]["platform"]["variant"] = "v3"
+    t.fresh().loads(t.file(tar_of(layout(amd.blobs() + arm.blobs() + v3.blobs(), entries))),
+                    (amd.digest, "docker.io/library/x:1"), (v3.digest, "docker.io/library/y:1"))
     t.fresh().refuses(docker_archive((arm, ["a:1"])), "incompatible", "linux/arm64 only", "linux/amd64")
     here = t.fresh()
-    result = here.run("load", here.file(tar_of(docker_archive((arm, ["a:1"]), (amd, ["b:1"])))))
-    here.good(result, (None, "docker.io/library/b:1"))
-    check("passed over a:1" in result.notices, f"a notice: {result.lines}")
+    for name in ("a:1", "a" + "\u00e4" * 300, "\x1b[31m"):
+        result = here.run("load", here.file(tar_of(docker_archive((arm, [name]), (amd, ["b:1"])))))
+        here.good(result, (None, "docker.io/library/b:1"))
+        check("passed over " in result.notices and "\x1b" not in result.notices, f"a notice: {result.lines}")
 
 
 def test_docker_media_types(t):
