@@ -22,6 +22,8 @@ int cmd_image_ls(const struct args *a, struct err *e);
 int cmd_image_rm(const struct args *a, struct err *e);
 int cmd_image_load(const struct args *a, struct err *e);
 int cmd_image_import(const struct args *a, struct err *e);
+int cmd_login(const struct args *a, struct err *e);
+int cmd_logout(const struct args *a, struct err *e);
 int cmd_audit_ls(const struct args *a, struct err *e);
 int cmd_audit_verify(const struct args *a, struct err *e);
 int cmd_audit_export(const struct args *a, struct err *e);

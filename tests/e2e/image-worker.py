@@ -596,13 +596,13 @@ def test_redirects(t):
 
 
 def test_access(t):
-    t.refuses("token-refused", "denied", "401", "docker login")
-    t.refuses("token-basic", "denied", "401", "docker login")
+    t.refuses("token-refused", "denied", "401", "kosa8 login")
+    t.refuses("token-basic", "denied", "401", "kosa8 login")
     t.refuses("token-broken", "protocol", "not valid JSON")
     t.refuses("token-inject", "protocol", "no usable token")
-    t.refuses("basic", "denied", "401", "docker login")
+    t.refuses("basic", "denied", "401", "kosa8 login")
     t.refuses("unauthorized", "denied", "401")
-    t.refuses("forbidden", "denied", "403", "docker login")
+    t.refuses("forbidden", "denied", "403", "kosa8 login")
     t.refuses("rate-always", "unavailable", "429")
     t.refuses("rate-long", "unavailable", "429", "wait until 20", seconds=2)
     t.refuses("error-always", "unavailable", "500")
