@@ -243,7 +243,6 @@ static int ended(struct fetcher *x, struct fetch *f, struct err *e)
 	int r = 0;
 
 	assert(c->result != HTTP_PENDING);
-	f->status = c->answer.status;
 	switch (c->result) {
 	case HTTP_FAILED:
 		*e = c->err;

@@ -47,8 +47,7 @@ struct fetch {
 	bool head; /* HEAD: the sink gets no data */
 	bool once; /* no other try */
 
-	/* The last answer's status (0: none came), Content-Type and Docker-Content-Digest. */
-	long status;
+	/* The last answer's Content-Type and Docker-Content-Digest. */
 	char content_type[128];
 	char digest[96];
 

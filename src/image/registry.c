@@ -125,7 +125,7 @@ static int get_from_endpoint(
 		return get_once(r, kind, name, f, e);
 	first.once = true;
 	int x = get_once(r, kind, name, &first, e);
-	if (first.status > 0 && first.status != 400)
+	if (p->fetcher.status > 0 && p->fetcher.status != 400)
 		p->undecided = false;
 	if (x == 0 || (!p->undecided && e->kind != ERR_UNAVAILABLE && e->kind != ERR_TIMEOUT)) {
 		*f = first;
