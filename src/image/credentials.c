@@ -3,6 +3,7 @@
 
 #include "auth-file.h"
 #include "credential-helper.h"
+#include "origin.h"
 
 #include "../base/file.h"
 #include "../base/json.h"
@@ -27,16 +28,6 @@ void credentials_entry_release(struct credentials_entry *x)
 	credentials_release(&x->credentials);
 }
 
-bool credentials_are_in(const struct credentials *c, const char *text)
-{
-	const char *secrets[] = {c->password, c->identity_token, c->registry_token};
-
-	for (size_t i = 0; i < sizeof(secrets) / sizeof(secrets[0]); i++)
-		if (secrets[i] && *secrets[i] && strstr(text, secrets[i]))
-			return true;
-	return false;
-}
-
 char *credentials_basic(const char *user, const char *password)
 {
 	cleanup_secret char *plain = NULL;
@@ -50,6 +41,23 @@ char *credentials_basic(const char *user, const char *password)
 	if (out)
 		(void)EVP_EncodeBlock((unsigned char *)out, (const unsigned char *)plain, (int)len);
 	return out;
+}
+
+/* As it is, in a URL or form, and as Basic. Out of memory counts as yes. */
+static bool is_in(const char *text, const char *user, const char *secret)
+{
+	if (!secret || !*secret)
+		return false;
+	cleanup_secret char *escaped = http_escape(secret);
+	cleanup_secret char *basic = credentials_basic(user ? user : "", secret);
+	return !escaped || !basic || strstr(text, secret) || strstr(text, escaped) ||
+	       strstr(text, basic);
+}
+
+bool credentials_are_in(const struct credentials *c, const char *text)
+{
+	return is_in(text, c->user, c->password) || is_in(text, c->user, c->identity_token) ||
+	       is_in(text, c->user, c->registry_token);
 }
 
 void credentials_key_host(const char *key, char *ret, size_t size)

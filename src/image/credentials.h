@@ -39,7 +39,7 @@ static inline bool credentials_exist(const struct credentials *c)
 {
 	return c->password || c->identity_token || c->registry_token;
 }
-/* Whether one of the secrets is part of text. */
+/* Whether one of the secrets is part of text, also in the forms in which they are sent. */
 bool credentials_are_in(const struct credentials *c, const char *text);
 /* base64 of "USER:PASSWORD"; NULL: out of memory. */
 char *credentials_basic(const char *user, const char *password);

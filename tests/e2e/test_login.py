@@ -12,8 +12,8 @@ import termios
 import threading
 
 from harness import ROOT, check, equal, wait_for
-from servers import (BASIC, HTPASSWD, IDENTITY, PASSWORD, SECRETS, USER, Authority, ImageRegistry,
-                     TokenRegistry, Worker, error, told, watch)
+from servers import (BASIC, HTPASSWD, IDENTITY, PASSWORD, SECRETS, TOKEN, USER, Authority, ImageRegistry,
+                     TokenRegistry, Worker, error, secrets_in_proc, told, watch)
 
 sys.path.insert(0, os.path.join(ROOT, "tests/fixtures"))
 from registry import Registry  # noqa: E402
@@ -505,6 +505,7 @@ def test_an_identity_token_from_a_helper(t):
     docker_config(t, credsStore="test")
     Worker(t.folder, **env).pulls(server.name + "/a/b:1")
     check(any(r["method"] == "POST" for r in server.tokens.seen), f"{server.tokens.seen}")
+    equal(server.in_proc, [], "secrets in /proc during a pull")
     os.unlink(t.store)
     forget(t)
 
@@ -512,6 +513,9 @@ def test_an_identity_token_from_a_helper(t):
 # ---- tokens ----
 
 def test_login_with_a_token_server(t):
+    with subprocess.Popen(["sleep", "60"], env={**os.environ, "X": PASSWORD}) as telltale:
+        wait_for(secrets_in_proc, "control: a secret in an environment to be found")
+        telltale.kill()
     server = scripted(t)
     cannot_log_in(t, server.name, "does not accept", password="wrong")
     result = log_in(t, server.name)
@@ -562,6 +566,30 @@ def test_a_registry_token(t):
     equal(server.tokens.seen, [], "no token was asked for")
     worker.log_in(server.name, registrytoken="another")
     worker.fails(server.name + "/a/b:1", "denied", "401")
+
+
+def test_what_servers_repeat_is_not_passed_on(t):
+    """The control is what is passed on: other words of theirs."""
+    folder = os.path.join(t.folder, "repeats")
+    os.mkdir(folder)
+    worker = Worker(folder)
+    for said in (BASIC, PASSWORD, f"password {PASSWORD} for alice is wrong"):
+        server = scripted(t, ImageRegistry, allowed=lambda r: error(403, said)
+                          if r.headers.get("Authorization")
+                          else error(401, **{"WWW-Authenticate": 'Basic realm="x"'}))
+        worker.log_in(server.name)
+        worker.fails(server.name + "/a/b:1", "denied", "403")
+        tokens = scripted(t)
+        tokens.tokens.answer = lambda r: error(500, said)
+        worker.log_in(tokens.name)
+        worker.fails(tokens.name + "/a/b:1", "unavailable", "500")
+    server = scripted(t)
+    server.allowed = lambda r, check=server.allowed: error(403, f"bad token {TOKEN}") \
+        if r.headers.get("Authorization") else check(r)
+    worker.log_in(server.name)
+    worker.fails(server.name + "/a/b:1", "denied", "403")
+    other = scripted(t, ImageRegistry, allowed=lambda r: error(403, "not on Sundays"))
+    worker.fails(other.name + "/a/b:1", "denied", "not on Sundays")
 
 
 def test_a_redirect_gets_no_credentials(t):

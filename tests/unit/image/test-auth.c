@@ -57,8 +57,12 @@ static void test_bearer_with_credentials(void)
 	EQ_STR(t.authorization, "Basic YWxpY2U6cHc=", "it goes to the token server");
 	OK(!a.authorization, "and not to the registry");
 	token_request_release(&t);
+	OK(auth_is_told(&a, "Basic YWxpY2U6cHc= is wrong"), "what was sent is noticed");
 	auth_release(&a);
 	a = with("alice", NULL, "id&token");
+	OK(auth_is_told(&a, "refresh_token=id%26token") &&
+			auth_is_told(&a, "YWxpY2U6aWQmdG9rZW4=") && !auth_is_told(&a, "id"),
+		"an identity token too");
 	OK(auth_respond(&a, &c, "s", &t, &e) == 0, "with an identity token");
 	EQ_STR(t.form,
 		"grant_type=refresh_token&service=&scope=s&client_id=kosa8&"
