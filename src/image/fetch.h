@@ -45,7 +45,7 @@ struct fetch {
 	const char *what; /* "layer sha256:...": for messages */
 	struct sink *sink;
 	bool head; /* HEAD: the sink gets no data */
-	bool once; /* no other try */
+	bool once; /* no other try when nobody answers */
 
 	/* The last answer's Content-Type and Docker-Content-Digest. */
 	char content_type[128];

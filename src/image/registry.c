@@ -127,7 +127,7 @@ static int get_from_endpoint(
 	int x = get_once(r, kind, name, &first, e);
 	if (p->fetcher.status > 0 && p->fetcher.status != 400)
 		p->undecided = false;
-	if (x == 0 || (!p->undecided && e->kind != ERR_UNAVAILABLE && e->kind != ERR_TIMEOUT)) {
+	if (x == 0 || !p->undecided) {
 		*f = first;
 		return x;
 	}
@@ -202,7 +202,9 @@ int registry_head(struct registry *r, char digest[static REFERENCE_DIGEST_SIZE],
 		.accept = MANIFEST_ACCEPT, .what = r->name, .sink = &none.sink, .head = true};
 
 	memory_init(&none, r->name, 0, NULL, MANIFEST_BYTES_MAX);
-	int x = get(r, "manifests", r->ref.tag, &f, e);
+	int x = get_from_endpoint(r, "manifests", r->ref.tag, &f, e);
+	if (x < 0 && r->next_mirror < r->mirrors.len)
+		e->kind = ERR_NOT_FOUND;
 	if (x < 0)
 		return x;
 	if (!reference_is_digest(f.digest))

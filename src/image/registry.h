@@ -35,7 +35,7 @@ void registry_release(struct registry *r);
 int registry_root(struct registry *r, struct buf *ret, char digest[static REFERENCE_DIGEST_SIZE],
 	char type[static MANIFEST_TYPE_SIZE], struct err *e) must_check;
 /* What the registry says is the digest of the document that the tag leads to now; ERR_NOT_FOUND
- * also when it does not say. */
+ * also when it does not say, or when another mirror is still to be asked. */
 int registry_head(
 	struct registry *r, char digest[static REFERENCE_DIGEST_SIZE], struct err *e) must_check;
 /* Fetches those blobs that are OURS or PRIVATE. */
