@@ -51,7 +51,7 @@ check-crewai: deps-check
 	@$(MAKE) --no-print-directory all
 	tests/e2e/run --build $(BUILD) crewai
 
-bench: deps-demo
+bench: deps-check
 	@$(MAKE) --no-print-directory all
 	bench/run --build $(BUILD)
 
