@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "confine.h"
 
+#include "landlock.h"
+
 #include <errno.h>
 #include <linux/capability.h>
-#include <linux/landlock.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <signal.h>
-#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -74,55 +74,18 @@ int confine_limits(const struct confine_limits *l, struct err *e)
 	return r;
 }
 
-/* linux/landlock.h of Debian 12 knows ABI 1 and 2; the rest is from the kernel's
- * Documentation/userspace-api/landlock.rst. */
-#define LANDLOCK_FS_ALL_ABI_1 ((1ull << 13) - 1)
-#define LANDLOCK_FS_REFER (1ull << 13)	   /* ABI 2 */
-#define LANDLOCK_FS_TRUNCATE (1ull << 14)  /* ABI 3 */
-#define LANDLOCK_NET_ALL 3ull		   /* ABI 4: bind and connect, TCP */
-#define LANDLOCK_FS_IOCTL_DEV (1ull << 15) /* ABI 5 */
-#define LANDLOCK_SCOPE_SOCKETS 1ull
-#define LANDLOCK_SCOPE_SIGNALS 2ull /* ABI 6: abstract sockets, signals */
-
-struct landlock_attr {
-	uint64_t fs, net, scoped;
-};
-
 /* Stage 4: a rule set that handles all and allows nothing. A monitor's death is a signal to its
  * worker, which is in other rules: the scope of signals would keep it back (PR_SET_PDEATHSIG). */
 int confine_landlock(enum confine_role role, struct err *e)
 {
-	struct landlock_attr a = {.fs = LANDLOCK_FS_ALL_ABI_1};
-	size_t size = offsetof(struct landlock_attr, net);
-	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+	cleanup_landlock struct landlock l = LANDLOCK_NONE;
+	uint64_t scoped = LANDLOCK_SCOPE_SOCKETS;
+	int r;
 
-	if (abi < 1)
-		return 0;
-	if (abi >= 2)
-		a.fs |= LANDLOCK_FS_REFER;
-	if (abi >= 3)
-		a.fs |= LANDLOCK_FS_TRUNCATE;
-	if (abi >= 4) {
-		a.net = LANDLOCK_NET_ALL;
-		size = offsetof(struct landlock_attr, scoped);
-	}
-	if (abi >= 5)
-		a.fs |= LANDLOCK_FS_IOCTL_DEV;
-	if (abi >= 6) {
-		a.scoped = LANDLOCK_SCOPE_SOCKETS;
-		if (role == CONFINE_WORKER)
-			a.scoped |= LANDLOCK_SCOPE_SIGNALS;
-		size = sizeof(a);
-	}
-	int fd = (int)syscall(SYS_landlock_create_ruleset, &a, size, 0);
-	if (fd < 0)
-		return err_errno(e, errno, "cannot create the Landlock rules");
-	long r = syscall(SYS_landlock_restrict_self, fd, 0);
-	int saved = errno;
-	(void)close(fd);
-	if (r < 0)
-		return err_errno(e, saved, "cannot enter the Landlock rules");
-	return 1;
+	if (role == CONFINE_WORKER)
+		scoped |= LANDLOCK_SCOPE_SIGNALS;
+	r = landlock_start(LANDLOCK_NET_BIND_TCP | LANDLOCK_NET_CONNECT_TCP, scoped, &l, e);
+	return r <= 0 ? r : landlock_enter(&l, e);
 }
 
 /* Stage 5. Dropping from the bounding set needs CAP_SETPCAP: without it there is nothing to drop

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kosa8-image: see worker.h. */
+#include "confine-client.h"
 #include "images.h"
 #include "import.h"
 #include "load.h"
@@ -85,6 +86,13 @@ static int parse_ref(const char *text, json_t **ret, struct err *e)
 	return *ret ? 0 : err_errno(e, ENOMEM, "making the result");
 }
 
+static int confine_archive(const struct options *o, struct err *e)
+{
+	const char *const readable[] = {o->operand, NULL};
+
+	return confine_image_worker(CONFINE_ARCHIVE, o->images_dir, readable, e);
+}
+
 static int work(int argc, char **argv, struct output *output, json_t **ret, struct err *e)
 {
 	cleanup_images struct images images = {.dirfd = -1, .blobsfd = -1, .locksfd = -1};
@@ -101,6 +109,9 @@ static int work(int argc, char **argv, struct output *output, json_t **ret, stru
 	if (!o.images_dir)
 		return usage(e);
 	if ((r = images_open(o.images_dir, output, &images, e)) < 0)
+		return r;
+	/* A pull is confined later: its credential helpers need the user's own rights. */
+	if (strcmp(verb, "pull") != 0 && (r = confine_archive(&o, e)) < 0)
 		return r;
 	if (strcmp(verb, "pull") == 0) {
 		struct pull p = {o.operand, o.platform, o.plain_http};
