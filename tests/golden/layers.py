@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Image layers written byte by byte: tars that no tar program would make."""
+import base64
 import gzip
 import subprocess
 
@@ -46,9 +47,10 @@ def folder(name, mode=0o755, **attributes):
 
 
 def pax(records, what):
-    """what, with these records (bytes values) in front of it."""
+    """what, with these records (a dict, or a list of pairs where keys repeat; bytes values) in front
+    of it."""
     body = b""
-    for key, value in records.items():
+    for key, value in records.items() if isinstance(records, dict) else records:
         rest = b" " + key.encode() + b"=" + value + b"\n"
         length = len(rest)
         while length != len(rest) + len(str(length)):
@@ -68,6 +70,53 @@ def sparse(name, size, parts):
     return pax(records, file("GNUSparseFile.0/x", body))
 
 
+def number(n):
+    return str(n).encode()
+
+
+def sparse_0_0(name, size, parts):
+    records = [("GNU.sparse.size", number(size)), ("GNU.sparse.numblocks", number(len(parts)))]
+    for offset, data in parts:
+        records += [("GNU.sparse.offset", number(offset)), ("GNU.sparse.numbytes", number(len(data)))]
+    return pax(records, file(name, b"".join(d for _, d in parts)))
+
+
+def sparse_0_1(name, size, parts):
+    where = ",".join(f"{offset},{len(data)}" for offset, data in parts).encode()
+    return pax({"GNU.sparse.size": number(size), "GNU.sparse.numblocks": number(len(parts)),
+                "GNU.sparse.map": where, "GNU.sparse.name": name.encode()},
+               file("GNUSparseFile.0/y", b"".join(d for _, d in parts)))
+
+
+def sparse_gnu(name, size, parts):
+    """GNU tar's own header: up to four parts stand in it, 21 in each block behind it."""
+    body = b"".join(d for _, d in parts)
+    head = bytearray(header("S", name, len(body)))
+    head[257:265] = b"ustar  \0"
+    pairs = [octal(offset, 12) + octal(len(data), 12) for offset, data in parts]
+    head[386:386 + 96] = b"".join(pairs[:4]).ljust(96, b"\0")
+    head[482:483] = b"\1" if pairs[4:] else b"\0"
+    head[483:495] = octal(size, 12)
+    head[148:156] = b" " * 8
+    head[148:156] = b"%06o\0 " % sum(head)
+    blocks = b""
+    for i in range(4, len(pairs), 21):
+        more = b"\1" if pairs[i + 21:] else b"\0"
+        blocks += (b"".join(pairs[i:i + 21]).ljust(504, b"\0") + more).ljust(512, b"\0")
+    return bytes(head) + blocks + padded(body)
+
+
+def gnu_long(kind, text):
+    """GNU tar's long name (L) or link target (K) for the entry behind it."""
+    return entry(kind, "././@LongLink", text.encode() + b"\0")
+
+
+def libarchive_xattr(name, value):
+    """The record of libarchive's own form of an attribute."""
+    escaped = "".join(c if c.isalnum() or c in "._-" else f"%{ord(c):02X}" for c in name)
+    return {f"LIBARCHIVE.xattr.{escaped}": base64.b64encode(value).rstrip(b"=")}
+
+
 def tar(*entries):
     return b"".join(entries) + 2 * ZEROS
 
@@ -78,6 +127,14 @@ def zstd(data):
 
 def gz(data):
     return gzip.compress(data, 6, mtime=0)
+
+
+def in_parts(codec, n):
+    """The same in n members (gzip) or frames (zstd), one of them empty."""
+    def pack(data):
+        step = len(data) // n + 1
+        return codec(b"") + b"".join(codec(data[i:i + step]) for i in range(0, len(data), step))
+    return pack
 
 
 CAPABILITY = bytes([1, 0, 0, 2, 0, 4] + [0] * 14)  # cap_net_bind_service=p, version 2
@@ -120,3 +177,66 @@ AWKWARD = [
     ),
 ]
 AWKWARD_CODECS = [gz, zstd, lambda data: data]
+
+# More of the same, on top: what needs a kernel to be looked at, or that rdsquashfs cannot list.
+HOLES = [(4096, b"A" * 4096), (200000, b"B" * 10)]
+LONGER = "/".join(["gnu-" + "l" * 96] * 3)
+MORE = [
+    tar(
+        folder("r"), file("r/file-to-link", b"f\n"), folder("r/dir-to-file"),
+        file("r/dir-to-file/in", b"x\n"), sym("r/link-to-dir", "dir-to-file"),
+        file("r/file-to-fifo", b"f\n"), entry("3", "r/device-to-file", dev=(1, 5)),
+        entry("6", "r/fifo-to-link"), sym("r/link-to-link", "one"), folder("r/dir-to-device"),
+        file("h/by-folder", b"x\n"), file("h/by-fifo", b"x\n"), file("h/by-link", b"x\n"),
+        file("h/by-device", b"x\n"), file("h/tree/a/b", b"x\n"), file("h/again", b"old\n"),
+        entry("3", "h/a-device", dev=(1, 3)), entry("6", "h/a-fifo"), sym("h/a-link", "tree"),
+        folder("opaque-first"), file("opaque-first/low", b"low\n"),
+        folder("opaque-last"), file("opaque-last/low", b"low\n"), file("opaque-last/d/low", b"x\n"),
+        file("keep/a", b"three names\n", mode=0o600, uid=7), hard("keep/b", "keep/a"),
+        hard("keep/c", "/./keep//a"),
+        file("dup/x", b"first\n"), hard("dup/y", "dup/x"), file("dup/x", b"second\n"),
+        folder("dup/z"), file("dup/z/in", b"x\n"), file("dup/z", b"a file now\n"),
+        file("dup/w", b"a folder then\n"), folder("dup/w", mode=0o700),
+        file("dup/w/in", b"in\n"),
+        gnu_long("L", LONGER), file("short", b"gnu name\n"),
+        gnu_long("K", LONGER), sym("gnu-target", "short"),
+        sparse_0_0("sparse-0.0", 300000, HOLES), sparse_0_1("sparse-0.1", 300000, HOLES),
+        sparse("sparse-end", 5000000, [(0, b"start")]),
+    ),
+    tar(
+        sym("r/file-to-link", "dir-to-file"), file("r/dir-to-file", b"a file now\n"),
+        folder("r/link-to-dir", mode=0o711), file("r/link-to-dir/in", b"in\n"),
+        entry("6", "r/file-to-fifo", mode=0o622), file("r/device-to-file", b"no device\n"),
+        sym("r/fifo-to-link", "nowhere"), sym("r/link-to-link", "two"),
+        entry("4", "r/dir-to-device", mode=0o640, dev=(8, 1)),
+        folder("h/.wh.by-folder"), entry("6", "h/.wh.by-fifo"), sym("h/.wh.by-link", "x"),
+        entry("3", "h/.wh.by-device", dev=(0, 0)), file("h/.wh.tree"), file("h/.wh.again"),
+        file("h/again", b"new\n"), file("h/.wh.a-device"), file("h/.wh.a-fifo"),
+        file("h/.wh.a-link"), file("h/.wh.not-there"),
+        file("opaque-first/.wh..wh..opq"), file("opaque-first/high", b"high\n"),
+        file("opaque-last/high", b"high\n"), sym("opaque-last/.wh..wh..opq", "x"),
+        file("keep/.wh.a"),
+    ),
+    tar(
+        hard("cross", "keep/b"), file("keep/.wh.b"),
+        entry("3", "device-large", mode=0o600, dev=(259, 300000)), hard("device-too", "device-large"),
+        entry("3", "device-zero", dev=(0, 0)),
+        entry("6", "fifo-a"), hard("fifo-b", "fifo-a"), sym("link-a", "keep/c"),
+        hard("link-b", "link-a"),
+        file("closed", b"nobody may\n", mode=0), folder("closed-folder", mode=0),
+        file("closed-folder/in", b"in\n", mode=0o4000), file("largest-id", uid=2**32 - 2, gid=65536),
+        file("time-2038", mtime=2**31 + 5), pax({"mtime": b"1600000000.75"}, file("time-half")),
+        pax({"SCHILY.xattr.user.binary": bytes(range(256))}, file("xattr-binary")),
+        pax(libarchive_xattr("user.with space", b"\0\1=\n\xff"), file("xattr-libarchive")),
+        pax({"SCHILY.xattr.user.on": b"folder"}, folder("xattr-folder")),
+        pax({"SCHILY.xattr.trusted.seen": b"by CAP_SYS_ADMIN only"}, file("xattr-trusted")),
+        pax({"SCHILY.xattr.security.capability": CAPABILITY}, file("suid-caps", mode=0o6755)),
+        file("new\nline", b"1\n"), file('quo"te', b"2\n"), file("back\\slash", b"3\n"),
+        file(" blanks ", b"4\n"), file("not-\udcff\udcfe-utf8", b"5\n"), file("-rf", b"6\n"),
+        sym("target-\udcff", "\udcff\n"), folder("empty", mode=0o3777, uid=5, gid=6),
+    ),
+]
+MORE_CODECS = [in_parts(gz, 3), in_parts(zstd, 3), lambda data: data]
+# What umoci 0.4.7 refuses: GNU tar's own sparse files.
+NOT_FOR_UMOCI = tar(sparse_gnu("sparse-gnu", 300000, HOLES),
+                    sparse_gnu("sparse-many", 300000, [(i * 8192, b"%06d" % i) for i in range(30)]))

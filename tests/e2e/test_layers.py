@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layers as the guest sees them, and hostile ones: what they may not reach."""
+import hashlib
+import importlib.util
+import json
+import os
+import stat
+import subprocess
+import tarfile
+
+from harness import ROOT, check, equal, named, stat_of, wait_for
+
+HOME = "own"
+SANDBOX = True
+SLOW = 180
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+CONFIG = "application/vnd.oci.image.config.v1+json"
+LAYER = "application/vnd.oci.image.layer.v1.tar"
+
+
+def load_layers():
+    path = os.path.join(ROOT, "tests/golden/layers.py")  # tests/fixtures has a layers.py too
+    spec = importlib.util.spec_from_file_location("raw_layers", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+l = load_layers()
+
+
+# ---- images ----
+
+def sha(data):
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+class Layout:
+    """An OCI layout of one image."""
+
+    def __init__(self, folder, ref, blobs, tars, command=()):
+        self.folder = folder
+        os.makedirs(os.path.join(folder, "blobs/sha256"))
+        config = {"architecture": "amd64", "os": "linux", "config": {"Cmd": list(command)},
+                  "rootfs": {"type": "layers", "diff_ids": [sha(t) for t in tars]}}
+        layers = [self.blob(b, LAYER + self.suffix(b)) for b in blobs]
+        manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "layers": layers,
+                    "config": self.blob(json.dumps(config).encode(), CONFIG)}
+        entry = self.blob(json.dumps(manifest).encode(), MANIFEST)
+        entry["annotations"] = {"org.opencontainers.image.ref.name": ref}
+        self.write("index.json", json.dumps({"schemaVersion": 2, "manifests": [entry]}).encode())
+        self.write("oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
+
+    @staticmethod
+    def suffix(blob):
+        return {b"\x1f\x8b": "+gzip", b"\x28\xb5": "+zstd"}.get(blob[:2], "")
+
+    def write(self, name, data):
+        with open(os.path.join(self.folder, name), "wb") as f:
+            f.write(data)
+
+    def blob(self, data, kind):
+        self.write("blobs/sha256/" + sha(data)[7:], data)
+        return {"mediaType": kind, "digest": sha(data), "size": len(data)}
+
+    def tar(self):
+        path = self.folder + ".tar"
+        with tarfile.open(path, "w") as tar:
+            tar.add(self.folder, ".")
+        return path
+
+
+# ---- what tests/fixtures/walk.c tells ----
+
+class Stream:
+    def __init__(self, data):
+        self.data, self.at = data, 0
+
+    def text(self):
+        end = self.data.index(b"\0", self.at)
+        text, self.at = self.data[self.at:end], end + 1
+        return text
+
+    def bytes(self, n):
+        self.at += n
+        check(self.at <= len(self.data), "the walk is cut")
+        return self.data[self.at - n:self.at]
+
+
+def read_walk(data):
+    """{path: facts}; links of one inode have the same number in "group", others None."""
+    s, tree, inodes = Stream(data), {}, {}
+    while s.at < len(data):
+        head = s.text().split(b" ", 9)
+        mode, path = int(head[0], 8), head[9].removeprefix(b"./")
+        facts = {"mode": mode, "owner": f"{int(head[1])}:{int(head[2])}", "mounted": head[8] == b"1",
+                 "nlink": int(head[5]), "mtime": int(head[6]), "content": "-"}
+        if stat.S_ISLNK(mode):
+            facts["content"] = escaped(s.text())
+        xattrs = {}
+        while name := s.text():
+            xattrs[name.decode()] = s.bytes(int(s.text()))
+        facts["xattrs"] = xattrs
+        if stat.S_ISREG(mode):
+            facts["content"] = f"{int(head[7])}:{hashlib.sha256(s.bytes(int(head[7]))).hexdigest()[:16]}"
+        if stat.S_ISBLK(mode) or stat.S_ISCHR(mode):
+            facts["content"] = head[3].decode()
+        if not stat.S_ISDIR(mode):
+            inodes.setdefault(head[4], []).append(path)
+        tree[path] = facts
+    for names in inodes.values():
+        for path in names:
+            tree[path]["group"] = escaped(min(names)) if len(names) > 1 else "-"
+    return tree
+
+
+def escaped(raw):
+    return raw.decode("utf-8", "surrogateescape").encode("unicode_escape").decode().replace(" ", "\\x20")
+
+
+KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "dir", stat.S_IFLNK: "link", stat.S_IFCHR: "char",
+         stat.S_IFBLK: "block", stat.S_IFIFO: "fifo"}
+
+
+def line(path, f):
+    """As in layers-golden.txt."""
+    folder = stat.S_ISDIR(f["mode"])
+    xattrs = ",".join(f"{escaped(k.encode())}={v.hex()}" for k, v in sorted(f["xattrs"].items()))
+    links = "-" if folder else f"{f['nlink']}/{f['group']}"
+    return (f"{escaped(path)} {KINDS[stat.S_IFMT(f['mode'])]} {f['mode'] & 0o7777:04o} {f['owner']} "
+            f"{links} {f['mtime']} {xattrs or '-'} {f['content']}")
+
+
+# ---- the awkward ones ----
+
+# What the guest has besides the image: mounts and the files that each container gets. The latter
+# change the time of /etc.
+GIVEN = {b"proc", b"sys", b"dev", b"workspace", b"etc/hosts", b"etc/hostname", b"etc/resolv.conf",
+         b"etc/machine-id"}
+# Where the guest is meant to differ from what umoci unpacks, as root.
+DIFFERENT = {
+    b"device-zero": "to overlayfs this device is a whiteout: the guest sees nothing there",
+    b"sparse-gnu": "umoci refuses it, so its image has none",
+    b"sparse-many": "as that",
+    b"xattr-libarchive": "umoci does not know libarchive's form of attributes",
+    b"xattr-trusted": "trusted.* is shown to CAP_SYS_ADMIN only, which a container has not",
+}
+
+
+def setup(t):
+    program = os.path.join(t.folder, "walk")
+    subprocess.run(["gcc", "-D_GNU_SOURCE", "-O2", "-static", "-s", "-o", program,
+                    os.path.join(ROOT, "tests/fixtures/walk.c")], check=True)
+    t.walk = program
+    with open(program, "rb") as f:
+        top = l.tar(l.file("walk", f.read(), mode=0o755))
+    tars = [*l.AWKWARD, *l.MORE, top, l.NOT_FOR_UMOCI]
+    codecs = [*l.AWKWARD_CODECS, *l.MORE_CODECS, l.gz, l.gz]
+    t.layout = Layout(os.path.join(t.folder, "awkward"), "example.com/awkward:1",
+                      [codec(tar) for codec, tar in zip(codecs, tars)], tars, ["/walk", "/"])
+    # umoci knows no zstd, and takes no names with a slash.
+    t.for_umoci = Layout(os.path.join(t.folder, "umoci"), "t", [l.gz(tar) for tar in tars[:-1]], tars[:-1])
+
+
+def test_the_image_is_loaded(t):
+    t.home("image", "load", t.layout.tar())
+
+
+def guest_tree(t):
+    if not hasattr(t, "guest"):
+        tree = read_walk(t.home.run(t.box, "example.com/awkward:1").out)
+        for path in GIVEN:
+            check(path in tree, f"the guest has {path}")
+        t.guest = {p: f for p, f in tree.items() if p not in GIVEN | {b"walk", b"."}}
+        t.guest[b"etc"]["mtime"] = 1700000000
+    return t.guest
+
+
+def differs(got, want):
+    return "differs:\n" + "\n".join(["- " + x for x in want if x not in got] +
+                                    ["+ " + x for x in got if x not in want])
+
+
+def test_the_guest_sees_the_golden_list(t):
+    """KOSA8_GOLDEN_OUT=FILE writes what it sees there, to be checked by hand before it is kept."""
+    got = [line(p, f) for p, f in sorted(guest_tree(t).items())]
+    if os.environ.get("KOSA8_GOLDEN_OUT"):
+        with open(os.environ["KOSA8_GOLDEN_OUT"], "w", encoding="utf-8") as f:
+            f.write("\n".join(got) + "\n")
+    with open(os.path.join(ROOT, "tests/e2e/layers-golden.txt"), encoding="utf-8") as f:
+        want = [x for x in f.read().splitlines() if not x.startswith("#")]
+    check(got == want, differs(got, want))
+
+
+def comparable(tree, rootless):
+    """umoci leaves made folders their own time, and without root it keeps no owners, makes no
+    devices, and sets no attributes but user.*."""
+    lines = []
+    for path, facts in sorted(tree.items()):
+        f = {**facts, "owner": "-" if rootless else facts["owner"]}
+        if stat.S_ISDIR(f["mode"]):
+            f["mtime"] = 0
+        if rootless:
+            if stat.S_ISCHR(f["mode"]) or stat.S_ISBLK(f["mode"]):
+                continue
+            f["xattrs"] = {k: v for k, v in f["xattrs"].items() if k.startswith("user.") and
+                           k != "user.rootlesscontainers"}
+        lines.append(line(path, f))
+    return lines
+
+
+def test_umoci_unpacks_the_same(t):
+    rootless = os.geteuid() != 0
+    image = t.for_umoci.folder + ":t"
+    rootfs = os.path.join(t.folder, "rootfs")
+    flags = ["--rootless"] if rootless else []
+    done = subprocess.run(["umoci", "raw", "unpack", *flags, "--image", image, rootfs],
+                          capture_output=True, text=True)
+    equal(done.returncode, 0, f"umoci: {done.stderr[-600:]}")
+    walk = subprocess.run([t.walk, rootfs], check=True, capture_output=True)
+    theirs = {p: f for p, f in read_walk(walk.stdout).items() if p not in (b"walk", b".")}
+    ours = guest_tree(t)
+    for path in DIFFERENT:
+        a, b = ours.pop(path, None), theirs.pop(path, None)
+        check(a != b or rootless, f"{path} is listed as different, but is not")
+    got, want = comparable(ours, rootless), comparable(theirs, rootless)
+    check(got == want, differs(got, want))
