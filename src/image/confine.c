@@ -184,12 +184,17 @@ static int add_rules(scmp_filter_ctx f)
 	return r;
 }
 
-static int add_role_rules(scmp_filter_ctx f, enum confine_role role)
+static int add_role_rules(scmp_filter_ctx f, enum confine_role role, pid_t worker)
 {
 	int r;
 
-	if (role == CONFINE_MONITOR)
-		return seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(wait4), 0);
+	if (role == CONFINE_MONITOR) {
+		r = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(wait4), 0);
+		return r < 0 ? r
+			     : seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(kill), 2,
+				       SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)worker, 0),
+				       SCMP_A1(SCMP_CMP_EQ, SIGKILL, 0));
+	}
 	/* A thread, never a process. clone3's flags are out of a filter's reach: glibc falls back
 	 * to clone. */
 	r = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
@@ -197,7 +202,7 @@ static int add_role_rules(scmp_filter_ctx f, enum confine_role role)
 	return r < 0 ? r : seccomp_rule_add(f, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
 }
 
-int confine_syscalls(enum confine_role role, struct err *e)
+int confine_syscalls(enum confine_role role, pid_t worker, struct err *e)
 {
 	scmp_filter_ctx f = seccomp_init(SCMP_ACT_KILL_PROCESS);
 	int r;
@@ -206,7 +211,7 @@ int confine_syscalls(enum confine_role role, struct err *e)
 		return err_set(e, ERR_LIMIT, ENOMEM, "out of memory for the system call filter");
 	r = add_rules(f);
 	if (r == 0)
-		r = add_role_rules(f, role);
+		r = add_role_rules(f, role, worker);
 	if (r == 0)
 		r = seccomp_load(f);
 	seccomp_release(f);

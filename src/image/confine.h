@@ -26,6 +26,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct confine_limits {
 	uint64_t cpu_seconds;  /* SIGXCPU at the end of them */
@@ -36,7 +37,7 @@ struct confine_limits {
 /* What stages 4 and 6 leave to a process. */
 enum confine_role {
 	CONFINE_WORKER,	 /* threads */
-	CONFINE_MONITOR, /* waiting for its worker, which gets a signal when it ends; no threads */
+	CONFINE_MONITOR, /* waiting for its worker, killing it; no threads */
 };
 
 /* Descriptors from first_closed on are closed. */
@@ -47,6 +48,7 @@ int confine_limits(const struct confine_limits *l, struct err *e) must_check;
 /* 1: in force; 0: the kernel has no Landlock. */
 int confine_landlock(enum confine_role role, struct err *e) must_check;
 int confine_capabilities(struct err *e) must_check;
-int confine_syscalls(enum confine_role role, struct err *e) must_check;
+/* worker: of a monitor; else 0. */
+int confine_syscalls(enum confine_role role, pid_t worker, struct err *e) must_check;
 
 #endif

@@ -33,6 +33,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -40,6 +41,11 @@
 #define PROGRESS_INTERVAL_MS 100
 #define EXIT_CPU_TIME 3			/* of the worker: the monitor reports */
 #define OUTPUT_SLACK_BYTES (4ull << 30) /* of the tables, over the layers' own limit */
+
+/* In force: ours, or what the caller set lower. */
+static struct {
+	uint64_t seconds, cpu_seconds, memory_bytes, file_bytes;
+} in_force;
 
 /* ---- report ---- */
 
@@ -66,11 +72,26 @@ static void add_hint(struct err *e)
 		(void)err_hint(e, "free space on the disk that holds kosa8's images");
 }
 
+/* Where memory or the output ends, the limit is not known: here it is. */
+static void add_limit(struct err *e)
+{
+	char what[ERR_WHAT_MAX];
+
+	(void)snprintf(what, sizeof(what), "%s", e->what);
+	if (e->kind == ERR_LIMIT && e->errnum == ENOMEM)
+		(void)err_set(e, ERR_LIMIT, ENOMEM, "%.300s (it may take %" PRIu64 " MiB)", what,
+			in_force.memory_bytes >> 20);
+	else if (e->errnum == EFBIG)
+		(void)err_set(e, ERR_LIMIT, EFBIG, "%.300s (it may have %" PRIu64 " bytes)", what,
+			in_force.file_bytes);
+}
+
 static void report_error(struct err *e)
 {
 	cleanup_json *j = NULL;
 	cleanup_buf struct buf b = {0};
 
+	add_limit(e);
 	add_hint(e);
 	/* Text that was cut inside a character is no longer UTF-8. */
 	if (!text_is_utf8(e->what, strlen(e->what)))
@@ -194,11 +215,10 @@ static void warm_up(void)
 
 static int confine_worker(struct err *e)
 {
-	const struct unpack_limits limits = UNPACK_LIMITS;
 	const struct confine_limits l = {
-		.cpu_seconds = UNPACK_CPU_SECONDS,
-		.memory_bytes = UNPACK_MEMORY_BYTES,
-		.file_bytes = limits.total_bytes + OUTPUT_SLACK_BYTES,
+		.cpu_seconds = in_force.cpu_seconds,
+		.memory_bytes = in_force.memory_bytes,
+		.file_bytes = in_force.file_bytes,
 	};
 	int r = confine_limits(&l, e);
 
@@ -208,7 +228,7 @@ static int confine_worker(struct err *e)
 		log_info("this kernel has no Landlock");
 	if (r >= 0)
 		r = confine_capabilities(e);
-	return r < 0 ? r : confine_syscalls(CONFINE_WORKER, e);
+	return r < 0 ? r : confine_syscalls(CONFINE_WORKER, 0, e);
 }
 
 /* A handler, because the first process of a process namespace gets no signal without one. */
@@ -236,6 +256,46 @@ static _Noreturn void run_worker(unsigned layers)
 }
 
 /* ---- the monitor ---- */
+
+static uint64_t lower(uint64_t ours, int resource)
+{
+	struct rlimit l;
+
+	if (getrlimit((__rlimit_resource_t)resource, &l) < 0 || l.rlim_max == RLIM_INFINITY)
+		return ours;
+	return l.rlim_max < ours ? l.rlim_max : ours;
+}
+
+static void set_in_force(void)
+{
+	const struct unpack_limits limits = UNPACK_LIMITS;
+	const char *text = getenv(UNPACK_SECONDS_VARIABLE);
+
+	in_force.seconds = UNPACK_SECONDS;
+	if (text && text_parse_u64(text, 1, UNPACK_SECONDS, &in_force.seconds) < 0)
+		in_force.seconds = UNPACK_SECONDS;
+	in_force.cpu_seconds = lower(UNPACK_CPU_SECONDS, RLIMIT_CPU);
+	in_force.memory_bytes = lower(UNPACK_MEMORY_BYTES, RLIMIT_DATA);
+	in_force.file_bytes = lower(limits.total_bytes + OUTPUT_SLACK_BYTES, RLIMIT_FSIZE);
+}
+
+static pid_t worker_pid;
+static volatile sig_atomic_t late;
+
+/* The worker, which may be doing nothing, or wait for a file system that does not answer. */
+static void on_time(int sig)
+{
+	(void)sig;
+	late = 1;
+	(void)kill(worker_pid, SIGKILL);
+}
+
+static void limit_time(pid_t worker)
+{
+	worker_pid = worker;
+	(void)signal(SIGALRM, on_time);
+	(void)alarm((unsigned)in_force.seconds);
+}
 
 /* alive: nothing is ever written to it; it ends when the monitor does. Reading it once after
  * asking for the signal finds a monitor that died before. */
@@ -269,7 +329,7 @@ static int start_worker(unsigned layers, pid_t *ret, struct err *e)
 	return 0;
 }
 
-static int confine_monitor(unsigned layers, struct err *e)
+static int confine_monitor(unsigned layers, pid_t worker, struct err *e)
 {
 	int r;
 
@@ -278,7 +338,7 @@ static int confine_monitor(unsigned layers, struct err *e)
 	r = confine_landlock(CONFINE_MONITOR, e);
 	if (r >= 0)
 		r = confine_capabilities(e);
-	return r < 0 ? r : confine_syscalls(CONFINE_MONITOR, e);
+	return r < 0 ? r : confine_syscalls(CONFINE_MONITOR, worker, e);
 }
 
 static void explain_signal(int sig, struct err *e)
@@ -301,9 +361,14 @@ static int wait_worker(pid_t pid, struct err *e)
 		if (errno != EINTR)
 			return err_errno(e, errno, "cannot wait for the worker");
 	if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_CPU_TIME)
-		return err_set(e, ERR_LIMIT, 0, "unpacking took more CPU time than allowed");
+		return err_set(e, ERR_LIMIT, 0,
+			"unpacking took more than %" PRIu64 " s of the processor's time",
+			in_force.cpu_seconds);
 	if (WIFEXITED(status))
 		return WEXITSTATUS(status); /* it has reported */
+	if (late)
+		return err_set(e, ERR_LIMIT, 0, "unpacking took more than %" PRIu64 " s",
+			in_force.seconds);
 	explain_signal(WTERMSIG(status), e);
 	return err_code(e);
 }
@@ -345,9 +410,12 @@ static int run_confined(unsigned layers, struct err *e)
 	const char *missing = confine_namespaces();
 	if (missing)
 		log_info("this host allows no own %s namespace", missing);
+	set_in_force();
 	r = start_worker(layers, &pid, e);
-	if (r == 0)
-		r = confine_monitor(layers, e);
+	if (r == 0) {
+		limit_time(pid);
+		r = confine_monitor(layers, pid, e);
+	}
 	return r < 0 ? r : wait_worker(pid, e);
 }
 

@@ -27,6 +27,10 @@
  * The same layers give the same bytes, whatever the machine and its number of processors. File data
  * of layers that a later layer hides is a hole in the output.
  *
+ * Memory: some 10 MB, and for each name 110 bytes and its length, 80 more if it is no hard link, 80
+ * more if it is a regular file; an attribute's bytes twice; a zstd layer's window (128 MiB at
+ * most). 500,000 files take about 140 MB. UNPACK_MEMORY_BYTES is what 2,000,000 need.
+ *
  * Errors: ERR_CORRUPT damaged or cut data; ERR_INVALID an entry that no image may have; ERR_LIMIT a
  * limit below; ERR_UNSUPPORTED another compression; ERR_NO_SPACE, ERR_IO the output file.
  *
@@ -42,11 +46,11 @@
  *  - .wh.NAME of any type hides NAME, .wh..wh..opq all in its folder, of lower layers only,
  *    wherever in the tar it stands. A folder that is hidden but has entries of the same layer in it
  *    stays, as a made one. Other names that start with .wh..wh. (AUFS) are skipped. ".wh.",
- * ".wh..",
- *    ".wh..." and folders named .wh.* are refused.
+ *    ".wh..", ".wh..." and folders named .wh.* are refused.
  *  - Sockets are skipped. Extended attributes outside user., trusted. and security. cannot be
  *    stored in squashfs and are dropped; trusted.overlay.* and user.overlay.* are dropped, they
- *    would speak to the guest's overlayfs. Times before 1970 are 0, after 2106 the last second.
+ *    would speak to the guest's overlayfs, and so would a character device 0:0, which is kept but
+ *    which the guest does not see. Times before 1970 are 0, after 2106 the last second.
  */
 #ifndef KOSA8_IMAGE_UNPACK_H
 #define KOSA8_IMAGE_UNPACK_H
@@ -69,6 +73,8 @@
 #define UNPACK_XATTR_NAME_MAX 255     /* Linux's own limits (xattr(7)) */
 #define UNPACK_XATTR_VALUE_MAX 65536u /* bytes */
 #define UNPACK_XATTRS_BYTES_MAX (64u << 20) /* of all attributes of an image */
+#define UNPACK_SECONDS 7200		    /* by the clock, also while nothing is done */
+#define UNPACK_SECONDS_VARIABLE "KOSA8_UNPACK_SECONDS" /* of the environment: lowers it */
 #define UNPACK_CPU_SECONDS 900
 #define UNPACK_MEMORY_BYTES (1024ull << 20) /* RLIMIT_DATA */
 

@@ -6,9 +6,14 @@ import json
 import os
 import stat
 import subprocess
+import sys
 import tarfile
+import threading
 
-from harness import ROOT, check, equal, named, stat_of, wait_for
+from harness import KOSA8, ROOT, check, descendants, equal, named, stat_of, wait_for
+
+sys.path.append(os.path.join(ROOT, "tests/fixtures"))
+from registry import Registry  # noqa: E402
 
 HOME = "own"
 SANDBOX = True
@@ -225,3 +230,187 @@ def test_umoci_unpacks_the_same(t):
         check(a != b or rootless, f"{path} is listed as different, but is not")
     got, want = comparable(ours, rootless), comparable(theirs, rootless)
     check(got == want, differs(got, want))
+
+
+# ---- the hostile ones ----
+
+WORKER_MB = 40  # more than any of these needs
+
+
+def canary_of(t):
+    folder = os.path.join(t.folder, "canary")
+    if not os.path.exists(folder):
+        os.mkdir(folder)
+        with open(os.path.join(folder, "secret"), "wb") as f:
+            f.write(b"not for an image\n")
+    return folder
+
+
+def snapshot(folder):
+    facts = []
+    for path in (folder, os.path.join(folder, "secret")):
+        st = os.lstat(path)
+        facts.append((path, st.st_mode, st.st_nlink, st.st_size, st.st_mtime_ns, st.st_ctime_ns))
+    with open(os.path.join(folder, "secret"), "rb") as f:
+        return facts, f.read(), sorted(os.listdir(folder))
+
+
+class Peak(threading.Thread):
+    """While a command runs: the most bytes that the images folder held, and of memory the most that
+    any process of the command had (its own count, so that only its last look is missed)."""
+
+    def __init__(self, home, pid):
+        super().__init__(daemon=True)
+        self.home, self.pid, self.done = home, pid, threading.Event()
+        self.bytes, self.kb, self.workers = 0, 0, 0
+
+    def run(self):
+        while not self.done.wait(0.002):
+            for process in descendants(self.pid):
+                try:
+                    self.kb = max(self.kb, int((status_of(process["pid"], "VmHWM") or "0").split()[0]))
+                    self.workers += process["name"].startswith("kosa8-unpack")
+                except OSError:
+                    pass  # it ended
+            try:
+                self.bytes = max(self.bytes, self.home.used_bytes("images"))
+            except OSError:
+                pass  # a file went while it was counted
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.done.set()
+        self.join()
+
+
+def load_measured(t, archive):
+    """(exit code, stderr, Peak)"""
+    process = t.home.start("image", "load", archive, stdout=subprocess.DEVNULL)
+    with Peak(t.home, process.pid) as peak:
+        _, err = process.communicate(timeout=60)
+    return process.returncode, err.decode(errors="replace"), peak
+
+
+def layout_of(t, blobs, name="hostile"):
+    """The diff ids of blobs that cannot be unpacked do not matter: it does not come to them."""
+    tars = []
+    for blob in blobs:
+        codec = {"+gzip": ["gzip"], "+zstd": ["zstd", "-q"]}.get(Layout.suffix(blob))
+        tars.append(subprocess.run([*codec, "-dc"], input=blob, capture_output=True).stdout
+                    if codec else blob)
+    t.number = getattr(t, "number", 0) + 1
+    return Layout(os.path.join(t.folder, f"{name}-{t.number}"), f"example.com/{name}:{t.number}",
+                  blobs, tars)
+
+
+def test_layers_that_reach_out_are_contained(t):
+    canary = canary_of(t)
+    before = snapshot(canary)
+    contained, _ = l.hostile(canary)
+    for what, blobs in contained.items():
+        code, err, peak = load_measured(t, layout_of(t, blobs).tar())
+        equal(code, 0, f"{what}: {err}")
+        check(peak.kb < WORKER_MB << 10, f"{what}: {peak.kb} kB")
+        equal(snapshot(canary), before, what)
+
+
+def test_hostile_layers_are_refused(t):
+    canary = canary_of(t)
+    before, files = snapshot(canary), t.home.plain_files("images")
+    used = t.home.used_bytes("images")
+    _, refused = l.hostile(canary)
+    for what, (blobs, _, text) in refused.items():
+        archive = layout_of(t, blobs).tar()
+        code, err, peak = load_measured(t, archive)
+        equal(code, 1, f"{what}: {err}")
+        text = text.removeprefix("\\")  # the command line escapes the worker's escapes again
+        lines = [x for x in err.splitlines() if x.startswith("kosa8: ")]
+        check(len(lines) == 1 and text in lines[0] and "layer " in lines[0],
+              f"{what}: {text!r} is not in {err!r}")
+        check(peak.kb < WORKER_MB << 10, f"{what}: {peak.kb} kB")
+        check(peak.workers or "bomb" not in what, f"{what}: control: the worker was looked at")
+        if "bomb" in what:
+            print(f"# {what}: {peak.kb} kB of memory, {(peak.bytes - used) >> 10} kB of disk")
+        # The archive is copied once; a bomb may fill what its ratio allows.
+        more = peak.bytes - used
+        check(more < 2 * os.path.getsize(archive) + (80 << 20), f"{what}: {more} bytes")
+        equal(t.home.plain_files("images"), files, f"{what}: files left")
+        equal(snapshot(canary), before, what)
+
+
+def test_hostile_layers_from_a_registry(t):
+    canary = canary_of(t)
+    before, files = snapshot(canary), t.home.plain_files("images")
+    contained, refused = l.hostile(canary)
+    with Registry(os.path.join(t.folder, "registry"), writable=True) as registry:
+        def push(blobs, tag):
+            layout = layout_of(t, blobs, "pulled")
+            registry.push_layout(layout.folder, f"example.com/pulled:{t.number}", "hostile", tag)
+            return f"127.0.0.1:{registry.port}/hostile:{tag}"
+        ref = push(refused[".."][0], "up")
+        t.home.refused(1, 'layer 1: entry "../', args=["sandbox", "pull", t.box, ref])
+        equal(t.home.plain_files("images"), files, "files left")
+        ref = push(contained["a link to the host"], "link")
+        t.home("sandbox", "pull", t.box, ref)
+    equal(snapshot(canary), before, "the canary")
+
+
+# ---- the confinement of kosa8-image ----
+
+def status_of(pid, key):
+    with open(f"/proc/{pid}/status", encoding="ascii") as f:
+        return next((x.split(":")[1].strip() for x in f if x.startswith(key + ":")), None)
+
+
+def test_load_is_confined(t):
+    """While it waits for the archive on standard input: a filter, no new privileges."""
+    process = t.home.start("image", "load", "-", stdin=subprocess.PIPE)
+    try:
+        worker = wait_for(lambda: named("kosa8-image", process.pid), "kosa8-image")[0]["pid"]
+        wait_for(lambda: stat_of(worker) and status_of(worker, "Seccomp") == "2", "its filter")
+        equal(status_of(worker, "NoNewPrivs"), "1", "no new privileges")
+        equal(int(status_of(worker, "CapEff"), 16) & ~0x6, 0, "capabilities but DAC_*")
+    finally:
+        process.stdin.close()
+        process.wait()
+    check(process.returncode == 1, "nothing is no archive")
+
+
+def image_worker():
+    """The installed one, or that of a build folder."""
+    here = os.path.dirname(os.path.realpath(KOSA8))
+    places = [os.path.join(here, p, "kosa8-image") for p in (".", "../libexec/kosa8")]
+    return next(p for p in places if os.path.exists(p))
+
+
+def load_folder(t, folder):
+    images = os.path.join(t.folder, "images")
+    os.makedirs(images, exist_ok=True)
+    done = subprocess.run([image_worker(), "load", "--images-dir", images, folder],
+                          capture_output=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def landlock():
+    """By asking for its version: there is no other sure way."""
+    import ctypes
+    return ctypes.CDLL(None, use_errno=True).syscall(444, None, 0, 1) > 0
+
+
+def test_a_layout_folder_reaches_no_file_of_the_host(t):
+    """Control: the same folder without the link out loads."""
+    check(landlock(), "this kernel has no Landlock: nothing to see here")
+    tar = l.tar(l.file("x", b"1"))
+    layout = layout_of(t, [tar], "folder")
+    blob = os.path.join(layout.folder, "blobs/sha256", sha(tar)[7:])
+    outside = os.path.join(t.folder, "outside.tar")
+    os.rename(blob, outside)
+    os.symlink(outside, blob)
+    result = load_folder(t, layout.folder)
+    check(not result["ok"] and sha(tar)[7:] in result["error"]["what"], f"{result}")
+    os.unlink(blob)
+    os.rename(outside, blob)
+    equal(load_folder(t, layout.folder)["ok"], True, "control")

@@ -240,3 +240,45 @@ MORE_CODECS = [in_parts(gz, 3), in_parts(zstd, 3), lambda data: data]
 # What umoci 0.4.7 refuses: GNU tar's own sparse files.
 NOT_FOR_UMOCI = tar(sparse_gnu("sparse-gnu", 300000, HOLES),
                     sparse_gnu("sparse-many", 300000, [(i * 8192, b"%06d" % i) for i in range(30)]))
+
+
+def hostile(canary):
+    """Layers that reach for the folder canary: contained {what: blobs}, and refused {what: (blobs,
+    error kind, text of the error)}."""
+    up = "../" * 20 + canary.lstrip("/")
+    contained = {
+        "a link to the host": [tar(sym("p", canary), file("p/x", b"1"))],
+        "a link upwards": [tar(sym("p", up), file("p/x", b"1"))],
+        "a whiteout through a link": [tar(sym("d", canary)), tar(file("d/.wh.secret"))],
+        "an opaque mark through a link": [tar(sym("d", canary)),
+                                          tar(file("d/.wh..wh..opq"))],
+        "a hard link to a link": [tar(sym("s", canary + "/secret"), hard("h", "s"))],
+    }
+    refused = {
+        "..": ([tar(file(up + "/x", b"1"))], "invalid", 'layer 1: entry "../'),
+        "a hard link to the host": ([tar(hard("h", canary + "/secret"))], "invalid",
+                                    'entry "h": the hard link\'s target is not there'),
+        "a hard link to ..": ([tar(hard("h", ".."))], "invalid", 'entry "h"'),
+        "a loop": ([tar(sym("a", "b"), sym("b", "a"), file("a/x"))], "limit",
+                   'entry "a/x": more than 40'),
+        ".wh...": ([tar(file("x")), tar(file(".wh..."))], "invalid",
+                   'layer 2: entry ".wh...": a whiteout of no name'),
+        ".wh..": ([tar(file(".wh.."))], "invalid", 'entry ".wh.."'),
+        ".wh.": ([tar(file(".wh."))], "invalid", 'entry ".wh."'),
+        "100,000 folders deep": ([tar(pax({"path": b"d/" * 100000}, file("x")))], "limit",
+                                 "4096 bytes"),
+        "2^63 bytes": ([tar(header("0", "x", size=2 ** 63))], "corrupt", "layer 1"),
+        "2^45 bytes": ([tar(header("0", "x", size=2 ** 45))], "limit", 'entry "x"'),
+        "a zstd bomb": ([zstd(tar(file("x", bytes(80 << 20))))], "limit",
+                        'layer 1: entry "x": the layer expands to more than 200 times its size'),
+        "a window of 2 GiB": ([b"\x28\xb5\x2f\xfd\x00\xa8\x01\0\0"], "limit",
+                              "layer 1: the layer's zstd window is larger than 128 MiB"),
+        "a second layer that is cut": ([tar(file("x")), gz(tar(file("y", b"1")))[:-9]], "corrupt",
+                                       "layer 2"),
+        "a gzip bomb": ([gz(tar(file("x", bytes(80 << 20))))], "limit",
+                        "200 times its size"),
+        "a cut gzip": ([gz(tar(file("x", b"1")))[:-9]], "corrupt", "cut"),
+        "no tar": ([b"<html>" * 1000], "corrupt", "not a tar"),
+        "an unreadable name": ([tar(file("\udcff\x1b/..", b""))], "invalid", "\\x1b"),
+    }
+    return contained, refused

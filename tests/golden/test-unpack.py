@@ -202,47 +202,13 @@ def snapshot(path):
             for p in (path, path + "/secret")]
 
 
-def hostile(canary):
-    up = "../" * 20 + canary.lstrip("/")
-    contained = {
-        "a link to the host": [l.tar(l.sym("p", canary), l.file("p/x", b"1"))],
-        "a link upwards": [l.tar(l.sym("p", up), l.file("p/x", b"1"))],
-        "a whiteout through a link": [l.tar(l.sym("d", canary)), l.tar(l.file("d/.wh.secret"))],
-        "an opaque mark through a link": [l.tar(l.sym("d", canary)),
-                                          l.tar(l.file("d/.wh..wh..opq"))],
-        "a hard link to a link": [l.tar(l.sym("s", canary + "/secret"), l.hard("h", "s"))],
-    }
-    refused = {
-        "..": ([l.tar(l.file(up + "/x", b"1"))], "invalid", 'layer 1: entry "../'),
-        "a hard link to the host": ([l.tar(l.hard("h", canary + "/secret"))], "invalid",
-                                    'entry "h": the hard link\'s target is not there'),
-        "a hard link to ..": ([l.tar(l.hard("h", ".."))], "invalid", 'entry "h"'),
-        "a loop": ([l.tar(l.sym("a", "b"), l.sym("b", "a"), l.file("a/x"))], "limit",
-                   'entry "a/x": more than 40'),
-        ".wh...": ([l.tar(l.file("x")), l.tar(l.file(".wh..."))], "invalid",
-                   'layer 2: entry ".wh...": a whiteout of no name'),
-        ".wh..": ([l.tar(l.file(".wh.."))], "invalid", 'entry ".wh.."'),
-        ".wh.": ([l.tar(l.file(".wh."))], "invalid", 'entry ".wh."'),
-        "100,000 folders deep": ([l.tar(l.pax({"path": b"d/" * 100000}, l.file("x")))], "limit",
-                                 "4096 bytes"),
-        "2^63 bytes": ([l.tar(l.header("0", "x", size=2 ** 63))], "corrupt", "layer 1"),
-        "2^45 bytes": ([l.tar(l.header("0", "x", size=2 ** 45))], "limit", 'entry "x"'),
-        "a gzip bomb": ([l.gz(l.tar(l.file("x", bytes(80 << 20))))], "limit",
-                        "200 times its size"),
-        "a cut gzip": ([l.gz(l.tar(l.file("x", b"1")))[:-9]], "corrupt", "cut"),
-        "no tar": ([b"<html>" * 1000], "corrupt", "not a tar"),
-        "an unreadable name": ([l.tar(l.file("\udcff\x1b/..", b""))], "invalid", "\\x1b"),
-    }
-    return contained, refused
-
-
 def test_hostile(work):
     canary = f"{work}/canary"
     os.mkdir(canary)
     with open(canary + "/secret", "wb") as f:
         f.write(b"secret\n")
     before = snapshot(canary)
-    contained, refused = hostile(canary)
+    contained, refused = l.hostile(canary)
     for what, blobs in contained.items():
         code, report = unpack(work, blobs)
         paths = [p for _, p in image_paths(f"{work}/out.sqfs")] if code == 0 else []
@@ -320,7 +286,7 @@ def test_killed(work):
 def test_limits(work):
     """Lower limits of the caller's are kept: how their ends are reported."""
     code, report = unpack(work, [slow_layer()], limit=(resource.RLIMIT_CPU, 2))
-    ok(code == 1 and "more CPU time" in report[-1]["error"]["what"], "CPU time", report[-1])
+    ok(code == 1 and "more than 2 s of the processor's time" in report[-1]["error"]["what"], "CPU time", report[-1])
     ok(os.path.getsize(f"{work}/out.sqfs") == 0, "nothing is left")
     names = l.tar(*[l.file(f"{i:099}") for i in range(100000)])
     code, report = unpack(work, [names])
@@ -332,12 +298,27 @@ def test_limits(work):
     else:
         code, report = unpack(work, [names], limit=(resource.RLIMIT_DATA, 40 << 20))
         e = report[-1].get("error", {})
-        ok(code == 1 and e["kind"] == "limit" and "out of memory" in e["what"], "memory",
-           report[-1])
+        ok(code == 1 and e["kind"] == "limit" and "out of memory" in e["what"] and
+           "it may take 40 MiB" in e["what"], "memory", report[-1])
     code, report = unpack(work, [l.tar(l.file("x", os.urandom(1 << 20)))],
                           limit=(resource.RLIMIT_FSIZE, 1 << 19))
     e = report[-1].get("error", {})
-    ok(code == 1 and "output file" in e["what"], "the output's size", report[-1])
+    ok(code == 1 and e["kind"] == "limit" and "output file" in e["what"] and
+       "it may have 524288 bytes" in e["what"], "the output's size", report[-1])
+
+
+def test_time(work):
+    """A worker that neither reads nor computes."""
+    os.environ["KOSA8_UNPACK_SECONDS"] = "1"
+    child, read = start(work, [slow_layer()])
+    del os.environ["KOSA8_UNPACK_SECONDS"]
+    worker = worker_of(child, read)
+    os.kill(worker, signal.SIGSTOP)
+    code, report = finish(child, read)
+    e = report[-1].get("error", {})
+    ok(code == 1 and e["kind"] == "limit" and "more than 1 s" in e["what"], "time", report[-1])
+    ok(gone(worker), "the worker is gone")
+    ok(os.path.getsize(f"{work}/out.sqfs") == 0, "nothing is left")
 
 
 def test_progress(work):
@@ -363,6 +344,7 @@ def main():
         test_descriptors(work("descriptors"))
         test_killed(work("killed"))
         test_limits(work("limits"))
+        test_time(work("time"))
         test_progress(work("progress"))
         if os.geteuid() == 0 and shutil.which("umoci"):
             compare_umoci(work("umoci"), l.AWKWARD, "awkward layers")

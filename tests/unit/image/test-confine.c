@@ -65,7 +65,16 @@ static int all_stages(struct err *e)
 	if (confine_limits(&l, e) < 0 || confine_landlock(CONFINE_WORKER, e) < 0 ||
 		confine_capabilities(e) < 0)
 		return -1;
-	return confine_syscalls(CONFINE_WORKER, e);
+	return confine_syscalls(CONFINE_WORKER, 0, e);
+}
+
+static pid_t parent;
+
+static int monitor_of_parent(struct err *e)
+{
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0
+		       ? -1
+		       : confine_syscalls(CONFINE_MONITOR, parent, e);
 }
 
 static int landlock_only(struct err *e)
@@ -237,6 +246,9 @@ int main(void)
 	denied(all_stages, try_exec_memory, killed, "map executable memory");
 	EQ_INT(run(all_stages, try_thread), 0, "a thread still works");
 	EQ_INT(run(all_stages, try_write), 0, "an open descriptor still works");
+
+	parent = getpid();
+	denied(monitor_of_parent, try_kill, killed, "a monitor: another signal than SIGKILL");
 
 	OK(dup2(0, 17) == 17, "a descriptor that is not handed over");
 	denied(only_descriptors, try_inherited, 1, "use it");
