@@ -6,6 +6,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 30
+NIGHTLY_SECONDS ?= 600
 FUZZ_BUILD ?= build-fuzz
 MAKE_GUEST = tools/make-guest $(BUILD)/assets $(BUILD)/kosa8-agent
 SOURCES = $(shell find src tests -name '*.[ch]')
@@ -60,6 +61,10 @@ fuzz: deps-check
 	ninja -C $(FUZZ_BUILD) -j $(JOBS)
 	tools/fuzz $(FUZZ_BUILD) $(FUZZ_SECONDS)
 
+# Every fuzz target for long enough to find something, one after the other: for a timer at night.
+nightly:
+	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=$(NIGHTLY_SECONDS)
+
 format-check:
 	clang-format-14 --dry-run --Werror $(SOURCES)
 
@@ -75,4 +80,4 @@ clean:
 	rm -rf $(BUILD) $(FUZZ_BUILD)
 
 .PHONY: all deps-build deps-demo deps-check programs assets demo check check-crewai bench fuzz \
-	format-check format install clean
+	nightly format-check format install clean
