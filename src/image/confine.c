@@ -192,8 +192,8 @@ static int add_role_rules(scmp_filter_ctx f, enum confine_role role, pid_t worke
 		r = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(wait4), 0);
 		return r < 0 ? r
 			     : seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(kill), 2,
-				       SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)worker),
-				       SCMP_A1(SCMP_CMP_EQ, SIGKILL));
+				       SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)worker, 0),
+				       SCMP_A1(SCMP_CMP_EQ, SIGKILL, 0));
 	}
 	/* A thread, never a process. clone3's flags are out of a filter's reach: glibc falls back
 	 * to clone. */

@@ -70,6 +70,15 @@ static int add_file(struct ranges *r, const sqfs_inode_generic_t *i, bool *fragm
 	return range_add(r, start, bytes);
 }
 
+static int add_small(const struct tree_inode *i, bool *fragment_used)
+{
+	uint32_t index = squash_small_fragment(i);
+
+	if (index != UINT32_MAX)
+		fragment_used[index] = true;
+	return 0;
+}
+
 static int add_fragments(struct ranges *r, sqfs_frag_table_t *t, const bool *fragment_used)
 {
 	sqfs_fragment_t f;
@@ -136,7 +145,8 @@ int squash_drop_unused(struct squash *s, const struct tree *t, struct err *e)
 		r = SQFS_ERROR_ALLOC;
 	for (const struct tree_inode *i = t->inodes; r == 0 && i; i = i->next)
 		if (i->written && S_ISREG(i->attr.mode))
-			r = add_file(&ranges, i->data, fragment_used);
+			r = i->is_small ? add_small(i, fragment_used)
+					: add_file(&ranges, i->data, fragment_used);
 	if (r == 0)
 		r = add_fragments(&ranges, s->fragments, fragment_used);
 	free(fragment_used);

@@ -32,6 +32,7 @@ struct names {
 	sqfs_id_table_t *ids;
 	sqfs_xattr_writer_t *xattrs;
 	uint32_t count;
+	bool ids_full;
 };
 
 static void names_release(struct names *n)
@@ -101,6 +102,7 @@ static int write_inode(
 	r = sqfs_id_table_id_to_index(n->ids, i->attr.uid, &out->base.uid_idx);
 	if (r == 0)
 		r = sqfs_id_table_id_to_index(n->ids, i->attr.gid, &out->base.gid_idx);
+	n->ids_full = r == SQFS_ERROR_OVERFLOW;
 	if (r == 0 && xattrs != NO_XATTRS)
 		r = sqfs_inode_set_xattr_index(out, xattrs);
 	if (r < 0)
@@ -113,18 +115,22 @@ static int write_inode(
 
 static int write_file(struct names *n, struct tree_inode *i, uint32_t xattrs)
 {
-	int r = 0;
+	cleanup_inode sqfs_inode_generic_t *small = NULL;
+	int r = i->is_small ? squash_small_inode(i, &small) : 0;
+	sqfs_inode_generic_t *out = i->is_small ? small : i->data;
 
-	if (!i->data)
+	if (r < 0)
+		return r;
+	if (!out)
 		return SQFS_ERROR_INTERNAL;
 	if (i->names > 1 || xattrs != NO_XATTRS) {
-		r = sqfs_inode_make_extended(i->data);
+		r = sqfs_inode_make_extended(out);
 		if (r == 0) /* a basic inode has one name, without saying so */
-			i->data->data.file_ext.nlink = i->names;
-	} else if (i->data->base.type == SQFS_INODE_EXT_FILE) {
-		i->data->data.file_ext.nlink = 1;
+			out->data.file_ext.nlink = i->names;
+	} else if (out->base.type == SQFS_INODE_EXT_FILE) {
+		out->data.file_ext.nlink = 1;
 	}
-	return r < 0 ? r : write_inode(n, i, i->data, xattrs);
+	return r < 0 ? r : write_inode(n, i, out, xattrs);
 }
 
 static int write_symlink(struct names *n, struct tree_inode *i, uint32_t xattrs)
@@ -284,5 +290,8 @@ int squash_write_names(struct squash *s, struct tree *t, struct err *e)
 
 	if (r == 0)
 		r = write_tables(&n, t->root->inode);
+	if (n.ids_full)
+		return err_set(e, ERR_LIMIT, 0, "more than %d different user and group ids",
+			UNPACK_IDS_MAX);
 	return r < 0 ? squash_file_err(&s->file, r, "cannot store the image's names", e) : 0;
 }

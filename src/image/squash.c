@@ -94,6 +94,7 @@ static int begin_file(void *ctx, struct tree_inode *inode, struct err *e)
 {
 	struct squash *s = ctx;
 
+	s->current = inode;
 	return data_err(s, sqfs_block_processor_begin_file(s->processor, &inode->data, NULL, 0), e);
 }
 
@@ -121,8 +122,11 @@ static int put_hole(void *ctx, uint64_t len, struct err *e)
 static int end_file(void *ctx, struct err *e)
 {
 	struct squash *s = ctx;
+	int r = sqfs_block_processor_end_file(s->processor);
 
-	return data_err(s, sqfs_block_processor_end_file(s->processor), e);
+	if (r == 0)
+		r = squash_small_add(s, s->current);
+	return data_err(s, r, e);
 }
 
 struct tar_sink squash_sink(struct squash *s)

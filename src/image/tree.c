@@ -241,7 +241,7 @@ void tree_release(struct tree *t)
 	free(t->root);
 	for (i = t->inodes; i; i = next) {
 		next = i->next;
-		if (!is_dir(i) && !S_ISBLK(i->attr.mode) && !S_ISCHR(i->attr.mode))
+		if (!is_dir(i) && !S_ISBLK(i->attr.mode) && !S_ISCHR(i->attr.mode) && !i->is_small)
 			free(i->target); /* a regular file's data comes from malloc, too */
 		free(i->xattrs);
 		free(i);

@@ -31,7 +31,7 @@ struct tree_inode {
 	/* The squashfs writer's: number from 1, place in the inode table once written. */
 	uint32_t number;
 	uint64_t ref;
-	bool written;
+	bool written, is_small; /* is_small: a regular file has small, not data */
 	struct tree_inode *next;
 	/* For each: u16 and u32 length, name with its NUL, value (base/cursor.h). NULL: none. */
 	unsigned char *xattrs;
@@ -40,6 +40,7 @@ struct tree_inode {
 		struct tree_node *children;	   /* folder: root of the treap, or sealed list */
 		char *target;			   /* symbolic link */
 		struct sqfs_inode_generic_t *data; /* regular file: the squashfs writer's */
+		uint64_t small;			   /* squash-small.c */
 	};
 };
 
@@ -107,8 +108,7 @@ void tree_seal(struct tree *t);
 /* Linux's 32-bit device number as squashfs stores it; -ERANGE when it does not fit. */
 int tree_encode_dev(uint64_t major, uint64_t minor, uint32_t *ret);
 
-/* tree-walk.c: the folder that holds path's last component, following symbolic links; missing ones
- * are made, or *ret is NULL. */
+/* tree-walk.c: the folder of path's last component, links followed; missing: made, or NULL. */
 int tree_walk_parent(struct tree *t, const struct tree_path *path, bool make,
 	struct tree_node **ret, struct err *e) must_check;
 /* tree.c, for tree-walk.c */

@@ -27,9 +27,9 @@
  * The same layers give the same bytes, whatever the machine and its number of processors. File data
  * of layers that a later layer hides is a hole in the output.
  *
- * Memory: some 10 MB, and for each name 110 bytes and its length, 80 more if it is no hard link, 80
- * more if it is a regular file; an attribute's bytes twice; a zstd layer's window (128 MiB at
- * most). 500,000 files take about 140 MB. UNPACK_MEMORY_BYTES is what 2,000,000 need.
+ * Memory: some 10 MB, and for each name about 110 bytes and its length, 80 more if it is no hard
+ * link; 80 more for each file over a block; attributes twice; a zstd layer's window (128 MiB at
+ * most). 500,000 files take about 100 MB; UNPACK_MEMORY_BYTES leaves room for 2,000,000.
  *
  * Errors: ERR_CORRUPT damaged or cut data; ERR_INVALID an entry that no image may have; ERR_LIMIT a
  * limit below; ERR_UNSUPPORTED another compression; ERR_NO_SPACE, ERR_IO the output file.
@@ -69,6 +69,7 @@
 #define UNPACK_SYMLINKS_MAX 40	      /* links followed for one name */
 #define UNPACK_STEPS_MAX 1024	      /* components walked for one name, links included */
 #define UNPACK_LINKS_MAX 65000	      /* names of one inode: ext4's limit, so it can be copied up */
+#define UNPACK_IDS_MAX 65536	      /* different user and group ids of an image: squashfs's */
 #define UNPACK_XATTRS_MAX 128	      /* attributes of one entry */
 #define UNPACK_XATTR_NAME_MAX 255     /* Linux's own limits (xattr(7)) */
 #define UNPACK_XATTR_VALUE_MAX 65536u /* bytes */

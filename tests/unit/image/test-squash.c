@@ -243,6 +243,11 @@ static void test_deterministic(void)
 	OK(sha256_hex_of_fd(o.fd, first) == 0, "its digest");
 	EQ_STR(unsquashfs("-cat", "many/a-rather-long-name-19999"), "many/a-rather-long-name-19999",
 		"a name at the end of a large folder");
+	EQ_STR(unsquashfs("-cat", "many/a-rather-long-name-01024"), "many/a-rather-long-name-01024",
+		"the content of a file at the end of a lot");
+	EQ_STR(unsquashfs("-cat", "many/a-rather-long-name-07777"), "many/a-rather-long-name-07777",
+		"the content of one inside");
+	EQ_STR(unsquashfs("-cat", "many/a-rather-long-name-00003"), "", "an empty one");
 	output_end(&o);
 	output_start(&o);
 	put_many();
@@ -300,6 +305,7 @@ static void test_failures(void)
 	put_end(&layer);
 	EQ_INT(output_layer(&o), 0, "65537 owners");
 	OK(output_finish(&o) < 0 && o.err.kind == ERR_LIMIT, "are more than squashfs can hold");
+	OK(strstr(o.err.what, "more than 65536 different user and group ids"), "is said");
 	output_end(&o);
 }
 
