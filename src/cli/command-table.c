@@ -125,6 +125,12 @@ static const struct flag import_flags[] = {
 static const struct flag history_flags[] = {
 	{"no-trunc", 0, FLAG_SWITCH, NULL, "show what created a layer in full", NULL}, JSON, END};
 
+static const struct flag login_flags[] = {{"user", 'u', FLAG_VALUE, "USER", "the user name", NULL},
+	{"password-stdin", 0, FLAG_SWITCH, NULL, "read the password from stdin", NULL},
+	{"plain-http", 0, FLAG_SWITCH, NULL, "without TLS (implied on loopback if it has none)",
+		NULL},
+	END};
+
 static const struct flag audit_ls_flags[] = {FOLLOW,
 	{"sandbox", 0, FLAG_VALUE, "NAME", "only this sandbox's actions", NULL},
 	{"since", 0, FLAG_VALUE, "T", "not before this time (2026-01-31T12:00:00Z) or age (1h)",
@@ -260,6 +266,16 @@ const struct command command_table[] = {
 	{"image", "import", "TAR NAME", 2, 2, 0, ONE_FILE, import_flags,
 		"make an image of a root file system's tar",
 		"Prints the image's digest. - is stdin.", NULL, 1, cmd_image_import},
+	{"login", NULL, "[REGISTRY]", 0, 1, 0, NOTHING, login_flags, "log in to a registry",
+		"REGISTRY is docker.io when it is left out. User name and password are asked for "
+		"on a terminal. Nothing is stored before the registry has accepted them: the "
+		"credential helper that docker's configuration names keeps them, else "
+		"$KOSA8_HOME/auth.json, in plain text. Pulls use them, and what docker's own "
+		"configuration has.",
+		NULL, 1, cmd_login},
+	{"logout", NULL, "[REGISTRY]", 0, 1, 0, NOTHING, no_flags, "forget a registry's password",
+		"Removes what login stored, not what docker's own configuration has.", NULL, 1,
+		cmd_logout},
 	{"audit", "ls", "", 0, 0, 0, NOTHING, audit_ls_flags, "list what was done, and by whom",
 		"An action without an end was cut off, unless its command is still at work. With "
 		"--follow --json prints one object a line.",

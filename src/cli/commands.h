@@ -28,6 +28,8 @@ int cmd_image_prune(const struct args *a, struct err *e);
 int cmd_image_save(const struct args *a, struct err *e);
 int cmd_image_load(const struct args *a, struct err *e);
 int cmd_image_import(const struct args *a, struct err *e);
+int cmd_login(const struct args *a, struct err *e);
+int cmd_logout(const struct args *a, struct err *e);
 int cmd_audit_ls(const struct args *a, struct err *e);
 int cmd_audit_verify(const struct args *a, struct err *e);
 int cmd_audit_export(const struct args *a, struct err *e);

@@ -5,9 +5,23 @@
 
 #include "../base/fd.h"
 #include "../base/log.h"
+#include "../base/strv.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
+
+/* For kosa8-image, wherever it is started from here. */
+static int name_auth_file(const struct home *h, struct err *e)
+{
+	cleanup_str char *path = NULL;
+
+	if (asprintf(&path, "%s/auth.json", h->path) < 0) {
+		path = NULL;
+		return err_set(e, ERR_IO, ENOMEM, "out of memory");
+	}
+	return setenv("KOSA8_AUTH_FILE", path, 1) < 0 ? err_errno(e, errno, "auth.json") : 0;
+}
 
 int context_open(struct context *ret, struct err *e)
 {
@@ -16,7 +30,8 @@ int context_open(struct context *ret, struct err *e)
 
 	if ((r = home_open(true, &c.home, e)) < 0)
 		return r;
-	if ((r = catalog_open(&c.home, &c.catalog, e)) < 0) {
+	if ((r = name_auth_file(&c.home, e)) < 0 ||
+		(r = catalog_open(&c.home, &c.catalog, e)) < 0) {
 		home_release(&c.home);
 		return r;
 	}

@@ -16,6 +16,7 @@ struct context {
 	struct audit_actor actor;
 };
 
+/* Also sets KOSA8_AUTH_FILE for the programs that this process starts (image/worker.h). */
 int context_open(struct context *ret, struct err *e) must_check;
 void context_close(struct context *c);
 #define cleanup_context __attribute__((cleanup(context_close)))

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Who we are to one registry. Without credentials a Bearer token is asked for anonymously; with
- * them (the "auths" of docker's config.json) they go to the token server that the registry names,
- * or to the registry itself where that asks for Basic. Nothing here does I/O but reading that file.
+ * them they go to the token server that the registry names, or to the registry itself where that
+ * asks for Basic. They are looked up (credentials.h) when the registry first asks for some.
  *
- * What this object holds is secret: it goes into an Authorization header and nowhere else.
+ * What this object holds is secret: it goes into a request and nowhere else.
  */
 #ifndef KOSA8_IMAGE_AUTH_H
 #define KOSA8_IMAGE_AUTH_H
 
 #include "challenge.h"
-
-#include "../base/err.h"
+#include "credentials.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,26 +18,37 @@
 #define AUTH_TOKEN_MAX (32u * 1024)
 
 struct auth {
-	char *basic;	     /* "Basic ..." from the configuration, or NULL */
+	char registry[300]; /* as in struct reference: whose credentials */
+	struct credentials credentials;
+	bool looked_up;
 	char *authorization; /* what requests to the registry carry now, or NULL */
 	unsigned generation; /* counts the changes of authorization */
-	bool has_helpers;    /* config.json names a credential helper: not spoken here */
 };
-
-/* Reads $DOCKER_CONFIG/config.json or ~/.docker/config.json; a missing file means no credentials,
- * one that cannot be read is an error. registry as in struct reference. */
-int auth_load(const char *registry, struct auth *ret, struct err *e) must_check;
-/* The same from the file's text. */
-int auth_parse_config(const char *registry, const void *data, size_t len, struct auth *ret,
-	struct err *e) must_check;
+void auth_init(struct auth *a, const char *registry);
 void auth_release(struct auth *a);
 
-/* The registry answered 401 with this challenge. For Bearer: *ret_url is the token server's address
- * with its query (malloc'ed), scope being used when the challenge names none. For Basic: *ret_url
- * is NULL and authorization is set. ERR_DENIED when there is nothing to answer with. */
-int auth_respond(struct auth *a, const struct challenge *c, const char *scope, char **ret_url,
-	struct err *e) must_check;
+/* How to get a token: POST form to form_url if there is a form, else, and when that server does not
+ * do that, GET url with this Authorization. */
+struct token_request {
+	char *url;
+	char *authorization; /* "Basic ...", or NULL: anonymous */
+	char *form_url;
+	char *form; /* OAuth 2 (RFC 6749 section 6), or NULL */
+};
+void token_request_release(struct token_request *t);
+#define cleanup_token_request __attribute__((cleanup(token_request_release)))
+
+/* The registry answered 401 with this challenge. For Bearer: how to get a token, scope being used
+ * when the challenge names none (both "": none). Else ret->url is NULL and authorization is set.
+ * ERR_DENIED when there is nothing to answer with. */
+int auth_respond(struct auth *a, const struct challenge *c, const char *scope,
+	struct token_request *ret, struct err *e) must_check;
 /* The token server's answer. ERR_PROTOCOL. */
 int auth_accept_token(struct auth *a, const void *data, size_t len, struct err *e) must_check;
+/* Access is refused although a token or credentials were sent, or there were none: sets the error
+ * "WHAT: HOST refuses access (401)" and what to do. */
+int auth_refused(const struct auth *a, const char *what, const char *host, struct err *e);
+/* Whether text holds a secret of ours. */
+bool auth_is_told(const struct auth *a, const char *text);
 
 #endif

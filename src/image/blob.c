@@ -103,6 +103,20 @@ static int blob_data(struct sink *s, const void *data, size_t len, struct err *e
 	return 0;
 }
 
+void blob_tell(struct blob *b)
+{
+	bool here = b->state == BLOB_HERE;
+
+	if (here && b->fetched && !b->told)
+		output_layer(b->images->output, &b->pace, b->descriptor.digest, b->descriptor.size,
+			b->descriptor.size, true);
+	else if (here ? !b->told : !b->announced)
+		output_layer_state(
+			b->images->output, b->descriptor.digest, b->descriptor.size, here);
+	b->told = here;
+	b->announced = true;
+}
+
 /* The reader is opened before the file gets its place: unlike a kept blob it need not be hashed
  * again. */
 static int keep(struct blob *b, struct err *e)
@@ -117,8 +131,7 @@ static int keep(struct blob *b, struct err *e)
 	b->fd = fd_close(b->fd);
 	b->fetched = true;
 	b->state = BLOB_HERE;
-	output_layer(b->images->output, &b->pace, b->descriptor.digest, b->descriptor.size, b->done,
-		true);
+	blob_tell(b);
 	return 0;
 }
 

@@ -31,6 +31,8 @@ struct blob {
 	struct sha256 *hash; /* of the first `done` bytes */
 	bool fetched;	     /* HERE, and hashed by this pull */
 	bool continued;	     /* some bytes are those of an earlier worker */
+	bool announced;	     /* an event told of it before any of it came */
+	bool told;	     /* HERE, and the event that says so was sent */
 	struct output_pace pace;
 };
 
@@ -42,6 +44,8 @@ int blob_look(struct blob *b, struct err *e) must_check;
 /* Stays ABSENT, but another look is worth it; or to PRIVATE, with w's folder, when the other worker
  * does not get on. Nothing else may be OURS meanwhile. */
 int blob_wait(struct blob *b, const struct workdir *w, struct err *e) must_check;
+/* Tells once that one is HERE. */
+void blob_tell(struct blob *b);
 /* HERE to ABSENT, when what was kept is damaged; true when it is. */
 bool blob_drop_damaged(struct blob *b);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fetch.h"
 
-#include "memory.h"
+#include "token.h"
 
 #include "../base/clock.h"
 #include "../base/json.h"
@@ -18,7 +18,6 @@
 #define RETRY_MS 1000
 #define IDLE_MS 1000
 #define NOTICE_MS 3000 /* a pause that people would wonder about */
-#define TOKEN_ANSWER_MAX (64u * 1024)
 #define LOGINS_MAX 3
 
 int fetcher_init(
@@ -27,6 +26,8 @@ int fetcher_init(
 	struct fetcher made = {.auth = auth,
 		.host = host,
 		.scope = scope,
+		.tries = FETCH_TRIES,
+		.secrets = auth,
 		.retry_ms = http_env_ms("KOSA8_PULL_RETRY_MS", RETRY_MS)};
 	int r;
 
@@ -91,8 +92,7 @@ static int start(struct fetcher *x, struct fetch *f, struct err *e)
 {
 	f->fetcher = x;
 	f->started_at = f->sink->offset(f->sink);
-	free(f->authorization);
-	f->authorization = NULL;
+	secret_freep(&f->authorization);
 	if (x->auth && x->auth->authorization) {
 		f->authorization = strdup(x->auth->authorization);
 		if (!f->authorization)
@@ -102,6 +102,7 @@ static int start(struct fetcher *x, struct fetch *f, struct err *e)
 	f->call = (struct http_call){.url = f->url,
 		.accept = f->accept,
 		.authorization = f->authorization,
+		.form = f->form,
 		.range_from = f->started_at,
 		.head = f->head,
 		.on_answer = on_answer,
@@ -118,7 +119,7 @@ static int try_again(struct fetcher *x, struct fetch *f, uint64_t after_ms, stru
 {
 	if (f->sink->offset(f->sink) > f->started_at)
 		f->tries = 0;
-	if (f->once || f->tries >= FETCH_TRIES || f->tries_all >= FETCH_TRIES_ALL)
+	if (f->once || f->tries >= x->tries || f->tries_all >= FETCH_TRIES_ALL)
 		return err_code(e);
 	unsigned doublings = f->tries > 0 ? f->tries - 1 : 0;
 	uint64_t pause = after_ms > 0 ? after_ms : x->retry_ms << doublings;
@@ -131,7 +132,8 @@ static int try_again(struct fetcher *x, struct fetch *f, uint64_t after_ms, stru
 	return 0;
 }
 
-/* The registry's own words for an error: {"errors":[{"code":..,"message":..}]}, made printable. */
+/* The registry's own words for an error: {"errors":[{"code":..,"message":..}]}, made printable; not
+ * when they repeat a secret. */
 static void registry_says(const struct fetch *f, char *ret, size_t size)
 {
 	cleanup_json *body = NULL;
@@ -144,7 +146,8 @@ static void registry_says(const struct fetch *f, char *ret, size_t size)
 		return;
 	json_t *first = json_array_get(json_object_get(body, "errors"), 0);
 	message = json_string_value(json_object_get(first, "message"));
-	if (!message || !*message)
+	const struct auth *secrets = f->fetcher->secrets;
+	if (!message || !*message || (secrets && auth_is_told(secrets, message)))
 		return;
 	char text[160];
 	text_escape(message, text, sizeof(text));
@@ -179,7 +182,7 @@ static int status_error(struct fetcher *x, struct fetch *f, struct err *e)
 	if (status == 403) {
 		(void)err_set(
 			e, ERR_DENIED, 0, "%s: %s refuses access (403)%s", f->what, x->host, says);
-		return err_hint(e, "`docker login` with an account that may read it");
+		return err_hint(e, "`kosa8 login` with an account that may read it");
 	}
 	if (status == 404) {
 		return err_set(e, ERR_NOT_FOUND, 0, "%s: %s does not have it (404)%s", f->what,
@@ -198,51 +201,24 @@ static int status_error(struct fetcher *x, struct fetch *f, struct err *e)
 	return err_code(e);
 }
 
-static int get_token(struct fetcher *x, const char *url, const char *origin, struct err *e)
-{
-	cleanup_memory struct memory answer = {0};
-	struct fetcher plain = {.http = x->token_http,
-		.host = origin,
-		.retry_ms = x->retry_ms,
-		.output = x->output};
-	struct auth basic = {.authorization = x->auth->basic};
-	struct fetch f = {.url = url, .what = "a token", .sink = &answer.sink};
-	int r;
-
-	memory_init(&answer, "a token", 0, NULL, TOKEN_ANSWER_MAX);
-	if (x->auth->basic)
-		plain.auth = &basic; /* lent: it is never released or answered with */
-	r = fetch_run(&plain, &f, 1, e);
-	return r < 0 ? r : auth_accept_token(x->auth, answer.body.data, answer.body.len, e);
-}
-
 /* 401: with a newer token if there is one, else after asking for one. */
 static int log_in(struct fetcher *x, struct fetch *f, struct err *e)
 {
-	cleanup_str char *url = NULL;
-	char ours[HTTP_ORIGIN_MAX], theirs[HTTP_ORIGIN_MAX];
+	cleanup_token_request struct token_request token = {0};
 	int r;
 
 	f->tries--;
 	f->state = FETCH_READY;
-	if (!x->token_http || ++f->logins > LOGINS_MAX) {
-		(void)err_set(e, ERR_DENIED, 0, "%s: %s refuses access (401)", f->what, x->host);
-		return err_hint(e,
-			f->authorization ? "`docker login`: the credentials are not accepted"
-					 : "check the name; a private image needs `docker login`");
-	}
+	/* The challenge of a host that a redirect led to gets no answer. */
+	if (!x->token_http || f->call.answer.elsewhere || ++f->logins > LOGINS_MAX)
+		return auth_refused(x->secrets, f->what, x->host, e);
 	if (f->generation != x->auth->generation)
 		return 0;
-	if ((r = auth_respond(x->auth, &f->call.answer.challenge, x->scope, &url, e)) < 0)
+	if ((r = auth_respond(x->auth, &f->call.answer.challenge, x->scope, &token, e)) < 0)
 		return err_wrap(e, "%s", f->what);
-	if (!url)
+	if (!token.url)
 		return 0;
-	if ((r = http_origin(f->url, ours, e)) < 0 || (r = http_origin(url, theirs, e)) < 0)
-		return r;
-	if (text_starts_with(ours, "https:") && !text_starts_with(theirs, "https:"))
-		return err_set(e, ERR_PROTOCOL, 0, "%s: the token server %s is not encrypted",
-			f->what, theirs);
-	r = get_token(x, url, theirs, e);
+	r = token_get(x, &token, f->url, e);
 	return r < 0 ? err_wrap(e, "%s", f->what) : 0;
 }
 
@@ -267,7 +243,6 @@ static int ended(struct fetcher *x, struct fetch *f, struct err *e)
 	int r = 0;
 
 	assert(c->result != HTTP_PENDING);
-	f->status = c->answer.status;
 	switch (c->result) {
 	case HTTP_FAILED:
 		*e = c->err;
@@ -282,6 +257,7 @@ static int ended(struct fetcher *x, struct fetch *f, struct err *e)
 		r = try_again(x, f, 0, e);
 		break;
 	case HTTP_ANSWERED:
+		x->status = c->answer.status;
 		if (c->answer.status == 401)
 			r = log_in(x, f, e);
 		else if (c->answer.status != 200 && c->answer.status != 206)
@@ -342,8 +318,7 @@ int fetch_run(struct fetcher *x, struct fetch *fetches, size_t n, struct err *e)
 	}
 	for (size_t i = 0; i < n; i++) {
 		http_call_release(x->http, &fetches[i].call);
-		free(fetches[i].authorization);
-		fetches[i].authorization = NULL;
+		secret_freep(&fetches[i].authorization);
 	}
 	return r;
 }

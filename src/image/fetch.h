@@ -41,13 +41,13 @@ struct fetch {
 	/* Set by the caller, the rest zeroed. */
 	const char *url;
 	const char *accept;
+	const char *form; /* POSTed (http.h), or NULL */
 	const char *what; /* "layer sha256:...": for messages */
 	struct sink *sink;
 	bool head; /* HEAD: the sink gets no data */
 	bool once; /* no other try */
 
-	/* The last answer's status (0: none came), Content-Type and Docker-Content-Digest. */
-	long status;
+	/* The last answer's Content-Type and Docker-Content-Digest. */
 	char content_type[128];
 	char digest[96];
 
@@ -66,8 +66,11 @@ struct fetcher {
 	struct http *http;
 	struct http *token_http; /* apart: it is waited for while other calls are open */
 	struct auth *auth;	 /* NULL: no authorization at all */
+	struct auth *secrets;	 /* what no message may quote, and whose login a refusal is about */
 	const char *host;	 /* for messages */
 	const char *scope;	 /* of a token: "repository:NAME:pull" */
+	unsigned tries;		 /* FETCH_TRIES, or fewer where another host can be asked */
+	long status;		 /* of the last answer; 0: none */
 	uint64_t retry_ms;
 	struct output *output; /* for notices; the work ends when it has failed. NULL: none */
 };

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http.h"
 
+#include "http-internal.h"
+
 #include "../base/clock.h"
 #include "../base/log.h"
-#include "../base/strv.h"
 #include "../base/text.h"
 
 #include <assert.h>
-#include <curl/curl.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,22 +24,6 @@ struct http {
 	struct http_call *calls[HTTP_CALLS_MAX];
 	int64_t stall_ms;
 	long connect_ms;
-};
-
-struct http_transfer {
-	CURL *easy;
-	struct curl_slist *headers;
-	char *url;		       /* where it is now, after redirects */
-	char origin[HTTP_ORIGIN_MAX];  /* of the caller's url */
-	char current[HTTP_ORIGIN_MAX]; /* of url */
-	unsigned redirects;
-	int64_t last_ms;    /* the last progress, from which a stall is counted */
-	uint64_t fresh;	    /* bytes that arrived since */
-	uint64_t fresh_min; /* so many are progress */
-	bool began;	    /* the answer's first line is here */
-	bool answered;	    /* on_answer was called */
-	int refused;	    /* what a callback returned, < 0 */
-	char text[CURL_ERROR_SIZE];
 };
 
 uint64_t http_env_ms(const char *name, uint64_t fallback)
@@ -82,64 +66,6 @@ void http_freep(struct http **h)
 {
 	http_free(*h);
 	*h = NULL;
-}
-
-static bool fill_origin(CURLU *u, char *ret)
-{
-	char *scheme = NULL, *host = NULL, *port = NULL;
-	bool ok = false;
-
-	if (curl_url_get(u, CURLUPART_SCHEME, &scheme, 0) == CURLUE_OK &&
-		curl_url_get(u, CURLUPART_HOST, &host, 0) == CURLUE_OK &&
-		curl_url_get(u, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) == CURLUE_OK) {
-		int n = snprintf(ret, HTTP_ORIGIN_MAX, "%s://%s:%s", scheme, host, port);
-		ok = n > 0 && n < HTTP_ORIGIN_MAX &&
-		     (strcmp(scheme, "http") == 0 || strcmp(scheme, "https") == 0);
-	}
-	curl_free(scheme);
-	curl_free(host);
-	curl_free(port);
-	if (ok)
-		for (char *p = ret; *p; p++)
-			*p = *p >= 'A' && *p <= 'Z' ? (char)(*p - 'A' + 'a') : *p;
-	return ok;
-}
-
-int http_origin(const char *url, char ret[static HTTP_ORIGIN_MAX], struct err *e)
-{
-	CURLU *u = curl_url();
-	bool ok = u && strlen(url) < HTTP_URL_MAX &&
-		  curl_url_set(u, CURLUPART_URL, url, CURLU_DISALLOW_USER) == CURLUE_OK &&
-		  fill_origin(u, ret);
-
-	curl_url_cleanup(u);
-	if (!ok)
-		return err_set(e, ERR_PROTOCOL, 0, "an address that is not http:// or https://");
-	return 0;
-}
-
-bool http_origin_is_loopback(const char *origin)
-{
-	const char *host = strstr(origin, "://");
-	unsigned a, b, c, d;
-	int used = 0;
-
-	if (!host)
-		return false;
-	host += 3;
-	if (text_starts_with(host, "localhost:") || text_starts_with(host, "[::1]:"))
-		return true;
-	return sscanf(host, "%3u.%3u.%3u.%3u%n", &a, &b, &c, &d, &used) == 4 && a == 127 &&
-	       host[used] == ':';
-}
-
-char *http_escape(const char *s)
-{
-	char *escaped = curl_easy_escape(NULL, s, (int)strlen(s));
-	char *copy = escaped ? strdup(escaped) : NULL;
-
-	curl_free(escaped);
-	return copy;
 }
 
 static void copy_header(char *ret, size_t size, const char *value, size_t len, bool first_word)
@@ -249,72 +175,15 @@ static size_t on_body(char *data, size_t size, size_t count, void *ctx)
 	return t->refused < 0 ? CURL_WRITEFUNC_ERROR : len;
 }
 
-static void set_common(struct http *h, struct http_call *c)
-{
-	CURL *easy = c->transfer->easy;
-	const char *file = getenv("SSL_CERT_FILE"), *dir = getenv("SSL_CERT_DIR");
-
-	(void)curl_easy_setopt(easy, CURLOPT_PRIVATE, (void *)c);
-	(void)curl_easy_setopt(easy, CURLOPT_NOBODY, c->head ? 1L : 0L);
-	(void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-	(void)curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-	(void)curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
-	(void)curl_easy_setopt(easy, CURLOPT_USERAGENT, "kosa8/" KOSA8_VERSION);
-	(void)curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, h->connect_ms);
-	(void)curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, c->transfer->text);
-	(void)curl_easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
-	(void)curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, 256L * 1024);
-	(void)curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
-	(void)curl_easy_setopt(easy, CURLOPT_HEADERDATA, c);
-	(void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
-	(void)curl_easy_setopt(easy, CURLOPT_WRITEDATA, c);
-	if (file && *file)
-		(void)curl_easy_setopt(easy, CURLOPT_CAINFO, file);
-	if (dir && *dir)
-		(void)curl_easy_setopt(easy, CURLOPT_CAPATH, dir);
-}
-
-static int add_header(struct curl_slist **list, const char *name, const char *value)
-{
-	char *line = NULL;
-
-	if (asprintf(&line, "%s: %s", name, value) < 0)
-		return -ENOMEM;
-	struct curl_slist *longer = curl_slist_append(*list, line);
-	free(line);
-	if (!longer)
-		return -ENOMEM;
-	*list = longer;
-	return 0;
-}
-
-/* The request to transfer->url: address, headers, range; then into the multi handle. */
+/* To where transfer->url leads now. */
 static int send_request(struct http *h, struct http_call *c, struct err *e)
 {
 	struct http_transfer *t = c->transfer;
-	char range[32];
-	int r = 0;
+	int r = http_request_prepare(c, e);
 
-	if ((r = http_origin(t->url, t->current, e)) < 0)
+	if (r < 0)
 		return r;
-	curl_slist_free_all(t->headers);
-	t->headers = NULL;
-	if (c->accept)
-		r = add_header(&t->headers, "Accept", c->accept);
-	if (r == 0 && c->authorization && strcmp(t->origin, t->current) == 0)
-		r = add_header(&t->headers, "Authorization", c->authorization);
-	if (c->range_from > 0) {
-		(void)snprintf(range, sizeof(range), "%llu-", (unsigned long long)c->range_from);
-		if (curl_easy_setopt(t->easy, CURLOPT_RANGE, range) != CURLE_OK)
-			r = -ENOMEM;
-	}
-	if (http_origin_is_loopback(t->current))
-		(void)curl_easy_setopt(t->easy, CURLOPT_PROXY, "");
-	else
-		(void)curl_easy_setopt(t->easy, CURLOPT_PROXY, NULL);
-	(void)curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers);
-	if (r < 0 || curl_easy_setopt(t->easy, CURLOPT_URL, t->url) != CURLE_OK ||
-		curl_multi_add_handle(h->multi, t->easy) != CURLM_OK)
+	if (curl_multi_add_handle(h->multi, t->easy) != CURLM_OK)
 		return err_errno(e, ENOMEM, "cannot send a request to %s", t->current);
 	buf_reset(&c->error_body);
 	c->answer = (struct http_answer){.length = -1};
@@ -323,6 +192,16 @@ static int send_request(struct http *h, struct http_call *c, struct err *e)
 	t->fresh = 0;
 	t->began = false;
 	return 0;
+}
+
+static void set_callbacks(struct http_call *c)
+{
+	CURL *easy = c->transfer->easy;
+
+	(void)curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
+	(void)curl_easy_setopt(easy, CURLOPT_HEADERDATA, c);
+	(void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
+	(void)curl_easy_setopt(easy, CURLOPT_WRITEDATA, c);
 }
 
 int http_start(struct http *h, struct http_call *c, struct err *e)
@@ -347,7 +226,8 @@ int http_start(struct http *h, struct http_call *c, struct err *e)
 	else
 		r = http_origin(t->url, t->origin, e);
 	if (r == 0) {
-		set_common(h, c);
+		http_request_init(c, h->connect_ms);
+		set_callbacks(c);
 		r = send_request(h, c, e);
 	}
 	if (r < 0)
@@ -371,7 +251,7 @@ void http_call_release(struct http *h, struct http_call *c)
 	if (t) {
 		detach(h, c);
 		curl_easy_cleanup(t->easy);
-		curl_slist_free_all(t->headers);
+		http_request_release(t);
 		free(t->url);
 		free(t);
 		c->transfer = NULL;
@@ -389,6 +269,9 @@ static int redirect(struct http *h, struct http_call *c, struct err *e)
 	(void)curl_easy_getinfo(t->easy, CURLINFO_REDIRECT_URL, &to);
 	if (!to)
 		return 0;
+	if (c->form)
+		return err_set(e, ERR_PROTOCOL, 0, "%s redirects a request that holds credentials",
+			t->current);
 	if (http_origin(to, origin, e) < 0)
 		return err_wrap(e, "%s redirects to", t->current);
 	if (text_starts_with(t->current, "https:") && !text_starts_with(origin, "https:"))
@@ -407,48 +290,23 @@ static int redirect(struct http *h, struct http_call *c, struct err *e)
 	return r < 0 ? r : 1;
 }
 
-static bool is_certificate_fault(CURLcode code)
-{
-	return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE ||
-	       code == CURLE_SSL_ISSUER_ERROR || code == CURLE_SSL_INVALIDCERTSTATUS;
-}
-
-static void fail(struct http_call *c, CURLcode code)
-{
-	struct http_transfer *t = c->transfer;
-	char text[CURL_ERROR_SIZE];
-
-	text_escape(t->text[0] ? t->text : curl_easy_strerror(code), text, sizeof(text));
-	if (is_certificate_fault(code)) {
-		c->result = HTTP_FAILED;
-		(void)err_set(&c->err, ERR_UNAVAILABLE, 0, "%s cannot be trusted: %.200s",
-			t->current, text);
-		(void)err_hint(&c->err, "SSL_CERT_FILE=FILE with the authority that signed it");
-		return;
-	}
-	c->result = HTTP_BROKEN;
-	if (code == CURLE_PARTIAL_FILE)
-		(void)err_set(&c->err, ERR_UNAVAILABLE, 0, "%s ended its answer early", t->current);
-	else if (code == CURLE_OPERATION_TIMEDOUT)
-		(void)err_set(&c->err, ERR_TIMEOUT, 0, "cannot connect to %s in time: %.200s",
-			t->current, text);
-	else
-		(void)err_set(
-			&c->err, ERR_UNAVAILABLE, 0, "no answer from %s: %.200s", t->current, text);
-}
-
 /* One transfer is over: false when it went on to another address. */
 static bool finish(struct http *h, struct http_call *c, CURLcode code)
 {
 	struct http_transfer *t = c->transfer;
 
 	read_answer(c);
+	c->answer.elsewhere = strcmp(t->origin, t->current) != 0;
 	if (t->refused < 0) {
 		c->result = t->refused == -EAGAIN ? HTTP_BROKEN : HTTP_FAILED;
 		return true;
 	}
 	if (code != CURLE_OK && !(code == CURLE_WRITE_ERROR && c->answer.status && !has_body(c))) {
-		fail(c, code);
+		http_fault(c, code);
+		return true;
+	}
+	if (c->answer.status == 407) {
+		http_proxy_wants_credentials(c);
 		return true;
 	}
 	int r = c->answer.status >= 300 && c->answer.status < 400 ? redirect(h, c, &c->err) : 0;

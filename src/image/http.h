@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libcurl, wrapped: GET requests, several at once in one thread. Rules that hold for every call:
+ * libcurl, wrapped: GET requests (and POST of a form), several at once in one thread. Rules that
+ * hold for every call:
  *
  *  - Redirects (at most 5) are followed here, not by libcurl: the Authorization header goes on only
- *    while scheme, host and port stay the same; from https only to https.
+ *    while scheme, host and port stay the same; from https only to https. A form is never sent on.
  *  - Only http and https. Certificates are checked against SSL_CERT_FILE, SSL_CERT_DIR or the
- *    system's store. Proxies as libcurl reads them from the environment, never for loopback.
+ *    system's store, and the host's own (certs.h).
+ *  - Proxies of the environment (http_proxy, https_proxy, all_proxy, no_proxy, or in capitals),
+ *    never for loopback. No message holds a proxy's address.
  *  - A call ends when an answer does not begin within the stall time, or when less than
  *    HTTP_SPEED_MIN arrives during it: a server cannot hold us for ever with a byte now and then.
  *    Connecting has its own limit.
@@ -17,6 +20,7 @@
 #define KOSA8_IMAGE_HTTP_H
 
 #include "challenge.h"
+#include "origin.h"
 
 #include "../base/buf.h"
 
@@ -24,13 +28,13 @@
 
 #define HTTP_CALLS_MAX 8
 #define HTTP_SPEED_MIN 1000 /* bytes a second, over the stall time */
-#define HTTP_URL_MAX 8192
 
 struct http;
 struct http_call;
 
 struct http_answer {
 	long status;		/* 0: none came */
+	bool elsewhere;		/* of another origin, after a redirect: no credentials go there */
 	int64_t length;		/* Content-Length, -1: not given */
 	uint64_t retry_after_s; /* 0: not given */
 	char content_type[128]; /* without parameters, lower case */
@@ -51,6 +55,7 @@ struct http_call {
 	const char *url;
 	const char *accept;	   /* or NULL */
 	const char *authorization; /* "Bearer ..." or NULL */
+	const char *form;	   /* POSTed as application/x-www-form-urlencoded; NULL: a GET */
 	uint64_t range_from;	   /* 0: all */
 	bool head;		   /* HEAD: there will be no body */
 	/* Both may be NULL. Once, before the first on_data, for 200 and 206. A negative return ends
@@ -79,14 +84,7 @@ struct http_call *http_wait(struct http *h, int timeout_ms);
 /* Forgets a call, running or ended, and frees what it holds. A zeroed call is accepted. */
 void http_call_release(struct http *h, struct http_call *c);
 
-/* "scheme://host:port" in lower case; ERR_PROTOCOL if url is not an http or https URL. */
-#define HTTP_ORIGIN_MAX 300
-int http_origin(const char *url, char ret[static HTTP_ORIGIN_MAX], struct err *e) must_check;
-/* Whether the host of an origin is localhost or a loopback address. */
-bool http_origin_is_loopback(const char *origin);
 /* A time limit from the environment, at most 600000; fallback when it is not set or no number. */
 uint64_t http_env_ms(const char *name, uint64_t fallback);
-/* s as one value of a URL's query; NULL when out of memory. */
-char *http_escape(const char *s);
 
 #endif

@@ -3,6 +3,7 @@
 #include "images.h"
 #include "import.h"
 #include "load.h"
+#include "login.h"
 #include "output.h"
 #include "pull.h"
 #include "save.h"
@@ -24,6 +25,7 @@
 struct options {
 	const char *images_dir;
 	const char *config;
+	const char *user;
 	const char *operand; /* the first of operands */
 	char *const *operands;
 	size_t operands_len;
@@ -32,7 +34,7 @@ struct options {
 	bool hold;
 };
 
-enum { OPT_IMAGES_DIR = 1, OPT_PLATFORM, OPT_PLAIN_HTTP, OPT_CONFIG, OPT_HOLD };
+enum { OPT_IMAGES_DIR = 1, OPT_PLATFORM, OPT_PLAIN_HTTP, OPT_CONFIG, OPT_HOLD, OPT_USER };
 
 static int usage(struct err *e)
 {
@@ -48,7 +50,8 @@ static int parse_options(int argc, char **argv, struct options *ret, struct err 
 		{"platform", required_argument, NULL, OPT_PLATFORM},
 		{"plain-http", no_argument, NULL, OPT_PLAIN_HTTP},
 		{"hold", no_argument, NULL, OPT_HOLD},
-		{"config", required_argument, NULL, OPT_CONFIG}, {0}};
+		{"config", required_argument, NULL, OPT_CONFIG},
+		{"user", required_argument, NULL, OPT_USER}, {0}};
 	struct options o = {.platform = {.os = "linux", .arch = "amd64"}};
 	int c, r;
 
@@ -70,6 +73,9 @@ static int parse_options(int argc, char **argv, struct options *ret, struct err 
 			break;
 		case OPT_CONFIG:
 			o.config = optarg;
+			break;
+		case OPT_USER:
+			o.user = optarg;
 			break;
 		default:
 			return usage(e);
@@ -145,6 +151,11 @@ static int run(const char *verb, const struct options *o, struct output *output,
 
 	if (strcmp(verb, "parse") == 0) {
 		r = parse_ref(o->operand, &result, e);
+	} else if (strcmp(verb, "logout") == 0) {
+		r = logout_registry(o->operand, output, &result, e);
+	} else if (strcmp(verb, "login") == 0 && o->user) {
+		r = login_registry(
+			o->operand, o->user, STDIN_FILENO, o->plain_http, output, &result, e);
 	} else if (!o->images_dir) {
 		r = usage(e);
 	} else if ((r = images_open(o->images_dir, output, &images, e)) == 0) {

@@ -54,11 +54,10 @@ int layer_set_look(struct layer_set *s, bool *ret_all_here, struct err *e)
 	return 0;
 }
 
-void layer_set_tell(const struct layer_set *s, struct output *o)
+void layer_set_tell(struct layer_set *s)
 {
 	for (size_t i = 0; i < s->len; i++)
-		output_layer_state(o, s->items[i].descriptor.digest, s->items[i].descriptor.size,
-			s->items[i].state == BLOB_HERE);
+		blob_tell(&s->items[i]);
 }
 
 uint64_t layer_set_missing(const struct layer_set *s)

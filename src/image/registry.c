@@ -4,7 +4,6 @@
 #include "memory.h"
 
 #include "../base/hash.h"
-#include "../base/log.h"
 #include "../base/strv.h"
 #include "../base/text.h"
 
@@ -12,144 +11,96 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PROBE_MS 5000
-
-static const char *host_of(const struct reference *ref)
-{
-	return strcmp(ref->registry, "docker.io") == 0 ? "registry-1.docker.io" : ref->registry;
-}
-
-/* KOSA8_REGISTRY_MIRROR is REGISTRY=URL,...: copies the URL for this registry, if there is one. It
- * is another host to us: it gets the credentials for its own name, not those for the registry. */
-static bool find_mirror(const char *registry, char *ret, size_t size)
-{
-	const char *list = getenv("KOSA8_REGISTRY_MIRROR");
-	size_t len = strlen(registry);
-
-	for (const char *p = list; p && *p;) {
-		size_t n = strcspn(p, ",");
-		if (n > len && strncmp(p, registry, len) == 0 && p[len] == '=') {
-			while (n > len + 1 && p[n - 1] == '/')
-				n--;
-			int used = snprintf(ret, size, "%.*s", (int)(n - len - 1), p + len + 1);
-			return used > 0 && (size_t)used < size;
-		}
-		p += n + (p[n] == ',');
-	}
-	return false;
-}
-
-/* Whether something that speaks HTTP is there. A TLS server answers a plain request with an alert,
- * with nothing, or with 400. */
-static bool answers(const char *base, struct err *e)
-{
-	cleanup_http struct http *h = NULL;
-	struct http_call call = {0};
-	cleanup_str char *url = NULL;
-	bool ok = false;
-
-	if (http_new(&h, e) < 0)
-		return false;
-	if (asprintf(&url, "%s/v2/", base) < 0) {
-		url = NULL;
-		return false;
-	}
-	call.url = url;
-	if (http_start(h, &call, e) < 0)
-		return false;
-	if (http_wait(h, PROBE_MS) == &call) /* failed: an untrusted certificate, so TLS it is */
-		ok = call.result == HTTP_FAILED ||
-		     (call.answer.status > 0 && call.answer.status != 400);
-	http_call_release(h, &call);
-	return ok;
-}
-
-static int use_mirror(struct registry *r, struct err *e)
-{
-	char origin[HTTP_ORIGIN_MAX];
-
-	if (http_origin(r->base, origin, e) < 0)
-		return err_set(e, ERR_INVALID, 0,
-			"KOSA8_REGISTRY_MIRROR: not http://HOST or https://HOST for %s",
-			r->ref.registry);
-	(void)snprintf(r->host, sizeof(r->host), "%s", strstr(r->base, "://") + 3);
-	return 0;
-}
-
-static int choose_base(struct registry *r, bool plain_http, struct err *e)
-{
-	char origin[HTTP_ORIGIN_MAX];
-
-	if (find_mirror(r->ref.registry, r->base, sizeof(r->base)))
-		return use_mirror(r, e);
-	(void)snprintf(r->host, sizeof(r->host), "%s", host_of(&r->ref));
-	int n = snprintf(
-		r->base, sizeof(r->base), "http%s://%s", plain_http ? "" : "s", host_of(&r->ref));
-	if (n < 0 || (size_t)n >= sizeof(r->base) || http_origin(r->base, origin, e) < 0)
-		return err_set(e, ERR_INVALID, 0, "%s: the registry's name is not a valid address",
-			r->name);
-	if (plain_http || !http_origin_is_loopback(origin))
-		return 0;
-	(void)snprintf(r->base, sizeof(r->base), "http://%s", host_of(&r->ref));
-	r->undecided = true;
-	return 0;
-}
-
-/* TLS or not, of a registry on loopback that did not answer a first request as HTTP. */
-static void decide(struct registry *r)
-{
-	char https[HTTP_ORIGIN_MAX];
-	struct err ignored;
-
-	if (!r->undecided)
-		return;
-	r->undecided = false;
-	int n = snprintf(https, sizeof(https), "https://%s", host_of(&r->ref));
-	if (n > 0 && (size_t)n < sizeof(https) && !answers(r->base, &ignored) &&
-		answers(https, &ignored))
-		(void)snprintf(r->base, sizeof(r->base), "%s", https);
-}
-
 static int get_document(struct documents *d, const struct descriptor *descriptor, bool is_config,
 	struct buf *ret, struct err *e);
+
+static int open_next_mirror(struct registry *r, struct err *e)
+{
+	int x = endpoint_open_mirror(&r->endpoint, r->ref.registry,
+		r->mirrors.urls[r->next_mirror++], r->scope, r->output, e);
+
+	if (x == 0 && r->next_mirror < r->mirrors.len)
+		r->endpoint.fetcher.tries = 1;
+	return x;
+}
 
 int registry_open(struct registry *r, const struct reference *ref, bool plain_http,
 	struct output *output, struct err *e)
 {
 	int x;
 
-	*r = (struct registry){.documents = {get_document}, .ref = *ref};
+	*r = (struct registry){.documents = {get_document}, .ref = *ref, .output = output};
 	reference_canonical(ref, r->name);
 	(void)snprintf(r->scope, sizeof(r->scope), "repository:%s:pull", ref->repository);
-	if ((x = choose_base(r, plain_http, e)) < 0)
+	x = mirrors_parse(getenv("KOSA8_REGISTRY_MIRROR"), ref->registry, &r->mirrors, e);
+	if (x < 0)
 		return x;
-	const char *name = strcmp(r->host, host_of(ref)) == 0 ? ref->registry : r->host;
-	if ((x = auth_load(name, &r->auth, e)) < 0)
-		return x;
-	if ((x = fetcher_init(&r->fetcher, &r->auth, r->host, r->scope, e)) < 0) {
-		auth_release(&r->auth);
-		return x;
-	}
-	r->fetcher.output = output;
-	return 0;
+	return r->mirrors.len > 0 ? open_next_mirror(r, e)
+				  : endpoint_open(&r->endpoint, ref->registry, plain_http, r->scope,
+					    output, e);
 }
 
 void registry_release(struct registry *r)
 {
-	fetcher_release(&r->fetcher);
-	auth_release(&r->auth);
+	endpoint_release(&r->endpoint);
+}
+
+static bool another_may_have_it(const struct err *e)
+{
+	return e->kind == ERR_UNAVAILABLE || e->kind == ERR_TIMEOUT || e->kind == ERR_NOT_FOUND ||
+	       e->kind == ERR_DENIED;
+}
+
+static void note_tried(struct registry *r, const struct err *e)
+{
+	size_t len = strlen(r->tried);
+	long status = r->endpoint.fetcher.status;
+	char why[24];
+
+	(void)snprintf(why, sizeof(why), "%ld", status);
+	(void)snprintf(r->tried + len, sizeof(r->tried) - len, "%s%.60s (%s)", len ? ", " : "",
+		r->endpoint.host,
+		status > 200		 ? why
+		: e->kind == ERR_TIMEOUT ? "too slow"
+					 : "no answer");
+}
+
+/* What was asked for failed: 0 when it is to be asked for again, of the next mirror. Else the
+ * error, which names all that were asked. */
+static int next_mirror(struct registry *r, struct err *e)
+{
+	struct err failed = *e;
+
+	if (!another_may_have_it(e))
+		return err_code(e);
+	note_tried(r, e);
+	if (r->next_mirror < r->mirrors.len) {
+		endpoint_release(&r->endpoint);
+		int x = open_next_mirror(r, e);
+		if (x == 0)
+			output_notice(
+				r->output, "%s; %s is asked next", failed.what, r->endpoint.host);
+		return x;
+	}
+	if (r->mirrors.len > 1) {
+		(void)err_set(e, failed.kind, failed.errnum,
+			"%.120s: no mirror of %.60s gives it: %s", r->name, r->ref.registry,
+			r->tried);
+		return err_hint(e, "KOSA8_REGISTRY_MIRROR names them");
+	}
+	return err_code(e);
 }
 
 static char *resource(const struct registry *r, const char *kind, const char *name)
 {
 	char *url = NULL;
 
-	if (asprintf(&url, "%s/v2/%s/%s/%s", r->base, r->ref.repository, kind, name) < 0)
+	if (asprintf(&url, "%s/v2/%s/%s/%s", r->endpoint.base, r->ref.repository, kind, name) < 0)
 		return NULL;
 	return url;
 }
 
-static int get_from_base(
+static int get_once(
 	struct registry *r, const char *kind, const char *name, struct fetch *f, struct err *e)
 {
 	cleanup_str char *url = resource(r, kind, name);
@@ -157,30 +108,43 @@ static int get_from_base(
 	if (!url)
 		return err_errno(e, ENOMEM, "%s", f->what);
 	f->url = url;
-	int x = fetch_run(&r->fetcher, f, 1, e);
+	int x = fetch_run(&r->endpoint.fetcher, f, 1, e);
 	f->url = NULL;
 	return x;
 }
 
-/* f: accept, what, sink, head. A first request to a registry on loopback is tried once as plain
- * HTTP, so that there is none to find out only. */
-static int get(
+/* A first request to a registry on loopback is tried once as plain HTTP, so that there is none to
+ * find out only: 0 or an error that is its answer, or -EAGAIN. */
+static int get_first(
 	struct registry *r, const char *kind, const char *name, struct fetch *f, struct err *e)
 {
+	struct endpoint *p = &r->endpoint;
 	struct fetch first = *f;
 
-	if (!r->undecided)
-		return get_from_base(r, kind, name, f, e);
 	first.once = true;
-	int x = get_from_base(r, kind, name, &first, e);
-	if (first.status > 0 && first.status != 400)
-		r->undecided = false;
-	if (x == 0 || (!r->undecided && e->kind != ERR_UNAVAILABLE && e->kind != ERR_TIMEOUT)) {
+	int x = get_once(r, kind, name, &first, e);
+	if (p->fetcher.status > 0 && p->fetcher.status != 400)
+		p->undecided = false;
+	if (x == 0 || (!p->undecided && e->kind != ERR_UNAVAILABLE && e->kind != ERR_TIMEOUT)) {
 		*f = first;
 		return x;
 	}
-	decide(r);
-	return get_from_base(r, kind, name, f, e);
+	endpoint_decide(p);
+	return -EAGAIN;
+}
+
+/* f: accept, what, sink, head. */
+static int get(
+	struct registry *r, const char *kind, const char *name, struct fetch *f, struct err *e)
+{
+	int x = r->endpoint.undecided ? get_first(r, kind, name, f, e) : -EAGAIN;
+
+	if (x != -EAGAIN)
+		return x;
+	while ((x = get_once(r, kind, name, f, e)) < 0)
+		if ((x = next_mirror(r, e)) < 0)
+			break;
+	return x;
 }
 
 static int get_document(struct documents *d, const struct descriptor *descriptor, bool is_config,
@@ -243,14 +207,14 @@ int registry_head(struct registry *r, char digest[static REFERENCE_DIGEST_SIZE],
 	return 0;
 }
 
-int registry_fetch_blobs(struct registry *r, struct blob *blobs, size_t n, struct err *e)
+static int fetch_blobs(struct registry *r, struct blob *blobs, size_t n, struct err *e)
 {
 	struct fetch *fetches = calloc(n ? n : 1, sizeof(*fetches));
 	cleanup_strv char **urls = strv_new();
 	size_t wanted = 0;
 	int x = fetches && urls ? 0 : -ENOMEM;
 
-	decide(r);
+	endpoint_decide(&r->endpoint);
 	for (size_t i = 0; i < n && x == 0; i++) {
 		if (blobs[i].state != BLOB_OURS && blobs[i].state != BLOB_PRIVATE)
 			continue;
@@ -262,8 +226,19 @@ int registry_fetch_blobs(struct registry *r, struct blob *blobs, size_t n, struc
 		fetches[i].url = urls[i];
 	if (x < 0)
 		x = err_errno(e, ENOMEM, "%s", r->name);
-	else if ((x = fetch_run(&r->fetcher, fetches, wanted, e)) < 0)
-		x = err_wrap(e, "%s", r->name);
+	else
+		x = fetch_run(&r->endpoint.fetcher, fetches, wanted, e);
 	free(fetches);
+	return x;
+}
+
+int registry_fetch_blobs(struct registry *r, struct blob *blobs, size_t n, struct err *e)
+{
+	int x;
+
+	while ((x = fetch_blobs(r, blobs, n, e)) < 0)
+		if (next_mirror(r, e) < 0)
+			return text_starts_with(e->what, r->name) ? err_code(e)
+								  : err_wrap(e, "%s", r->name);
 	return x;
 }

@@ -1,27 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A repository of a registry (OCI distribution-spec): its manifests and blobs. */
+/*
+ * A repository of a registry (OCI distribution-spec): its manifests and blobs. Where mirrors are
+ * named for the registry (mirrors.h) these are asked instead, in their order: the next one as soon
+ * as one cannot be reached, does not have what was asked for, limits the requests, fails or refuses
+ * access. What is named by its digest may come from any of them.
+ */
 #ifndef KOSA8_IMAGE_REGISTRY_H
 #define KOSA8_IMAGE_REGISTRY_H
 
 #include "blob.h"
-#include "fetch.h"
+#include "endpoint.h"
 #include "resolve.h"
 
 struct registry {
 	struct documents documents; /* first: this repository's, for resolve.h */
 	struct reference ref;
 	char name[REFERENCE_CANONICAL_SIZE]; /* canonical, for messages */
-	char base[HTTP_ORIGIN_MAX];	     /* https://registry.example.com */
-	char host[HTTP_ORIGIN_MAX];	     /* registry.example.com */
 	char scope[REFERENCE_NAME_MAX + 32];
-	bool undecided; /* base is plain HTTP, but it may turn out that TLS is spoken there */
-	struct auth auth;
-	struct fetcher fetcher;
+	struct endpoint endpoint; /* that is asked now */
+	struct mirrors mirrors;
+	size_t next_mirror;
+	char tried[240]; /* "HOST (WHY), ..." of those before */
+	struct output *output;
 };
 
-/* KOSA8_REGISTRY_MIRROR may send it elsewhere (worker.h). Makes no request. A registry on loopback
- * is asked as plain HTTP first; if it does not answer as such, as TLS. plain_http: no TLS on any
- * host. */
+/* Makes no request. A registry on loopback is asked as plain HTTP first; if it does not answer as
+ * such, as TLS. plain_http: no TLS, but for mirrors as they say. */
 int registry_open(struct registry *r, const struct reference *ref, bool plain_http,
 	struct output *output, struct err *e) must_check;
 void registry_release(struct registry *r);

@@ -5,6 +5,7 @@
  *   catalog.db            catalog.h
  *   audit/                audit.h
  *   templates/KEY/        vm/template.h
+ *   auth.json             image/auth-file.h
  *   images/HEX.sqfs       one file system image per manifest digest (HEX: 64 digits)
  *   sandboxes/ID/         lock, control.sock, supervisor.log, qemu.log,
  *                         layers/ID.qcow2, checkpoints/ID/{pages,device,meta.json}

@@ -60,6 +60,8 @@ FAULTS = {
     "long-length": "a layer's Content-Length is more than its descriptor says",
     "wrong-bytes": "a layer of the right size and the wrong bytes",
     "broken-gzip": "a layer with the right digest, whose gzip stream is cut",
+    "zstd": "a layer that is compressed with zstd",
+    "broken-zstd": "the same, cut, with the right digest",
     "wrong-diff-id": "a layer that is not the one of the configuration",
     "redirect": "token needed; layers redirect (307) to the other origin, which refuses Authorization",
     "redirect-loop": "layers redirect to themselves",
@@ -122,6 +124,17 @@ def layer_tar(name, data):
     return out.getvalue()
 
 
+def zstd_frame(data):
+    """Blocks that are not compressed (RFC 8878), as Python has no zstd: a window of 128 KiB, no
+    size, no checksum."""
+    out = [b"\x28\xb5\x2f\xfd\x00\x38"]
+    for at in range(0, len(data), 1 << 17):
+        block = data[at : at + (1 << 17)]
+        last = at + (1 << 17) >= len(data)
+        out += [(len(block) << 3 | last).to_bytes(3, "little"), block]
+    return b"".join(out)
+
+
 class Content:
     """Blobs and manifests of one fault's repository."""
 
@@ -134,9 +147,12 @@ class Content:
         if fault in ("other", "slow-other"):
             self.tars[1] = layer_tar("three", noise[1000 : PAYLOAD // 2])
         self.layers = [gzip.compress(self.tars[0], 1, mtime=0), self.tars[1]]
-        if fault == "broken-gzip":
-            self.layers[0] = self.layers[0][: len(self.layers[0]) // 2]
         self.types = [OCI + "layer.v1.tar+gzip", OCI + "layer.v1.tar"]
+        if "zstd" in fault:
+            self.layers[0] = zstd_frame(self.tars[0])
+            self.types[0] = OCI + "layer.v1.tar+zstd"
+        if fault.startswith("broken-"):
+            self.layers[0] = self.layers[0][: len(self.layers[0]) // 2]
         if fault == "foreign":
             self.types[0] = "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip"
         if fault == "docker":
