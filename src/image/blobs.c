@@ -135,10 +135,17 @@ int blobs_put(
 int blobs_adopt(
 	const struct images *i, int dirfd, const char *name, const char *digest, struct err *e)
 {
-	if (fchmodat(dirfd, name, IMAGES_BLOB_FRESH, 0) < 0 ||
-		renameat(dirfd, name, i->blobsfd, hex_of(digest)) < 0)
+	const char *hex = hex_of(digest);
+
+	if (fchmodat(dirfd, name, IMAGES_BLOB_FRESH, 0) < 0)
 		return images_write_error(i, errno, "a layer", e);
-	return 0;
+	/* Another worker may have brought it meanwhile. Its file stays: a catalog may name it, and
+	 * ours would be removed if we fail. */
+	if (renameat2(dirfd, name, i->blobsfd, hex, RENAME_NOREPLACE) == 0)
+		return 0;
+	int r = errno == EEXIST && blobs_have(i, digest) ? unlinkat(dirfd, name, 0)
+							 : renameat(dirfd, name, i->blobsfd, hex);
+	return r < 0 ? images_write_error(i, errno, "a layer", e) : 0;
 }
 
 /* Syncs those that are not, and opens them: fds of the others stay -1. */

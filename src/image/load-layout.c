@@ -5,6 +5,7 @@
 #include "../base/fd.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void blob_path(const char *digest, char ret[static 90])
@@ -100,6 +101,28 @@ static int check_platform(const struct descriptor *entry, const struct platform 
 	return manifest_choose(&one, p, 0) ? 0 : manifest_wrong_platform(&one, p, e);
 }
 
+/* Of several entries with one name, as one image for several platforms may be listed, only the one
+ * that fits best is the image of that name. */
+static bool is_best(const struct load *l, const struct manifest *index, const struct descriptor *d)
+{
+	struct manifest same = {.kind = MANIFEST_INDEX};
+	bool best = true;
+
+	if (!d->ref[0] || !d->platform.os[0])
+		return true;
+	same.descriptors = calloc(index->len, sizeof(*same.descriptors));
+	if (!same.descriptors)
+		return true;
+	for (size_t i = 0; i < index->len; i++)
+		if (strcmp(index->descriptors[i].ref, d->ref) == 0)
+			same.descriptors[same.len++] = index->descriptors[i];
+	const struct descriptor *chosen = manifest_choose(&same, l->platform, 0);
+	if (chosen)
+		best = strcmp(chosen->digest, d->digest) == 0;
+	manifest_release(&same);
+	return best;
+}
+
 static int load_entry(struct load *l, const struct descriptor *entry, struct err *e)
 {
 	cleanup_image struct image image = {0};
@@ -136,7 +159,7 @@ int load_layout(struct load *l, struct err *e)
 		return err_set(e, ERR_INVALID, 0, "its index.json is not an index");
 	for (size_t i = 0; i < index.len; i++) {
 		const struct descriptor *d = &index.descriptors[i];
-		if (d->attached)
+		if (d->attached || !is_best(l, &index, d))
 			continue;
 		r = load_entry(l, d, e);
 		if (r < 0 && e->kind != ERR_INCOMPATIBLE)

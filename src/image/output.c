@@ -28,6 +28,21 @@ void output_take(struct output *o, json_t *object)
 		o->failed = true;
 }
 
+/* Texts hold words of registries and files: no control characters may get to a terminal, and a
+ * UTF-8 sequence that was cut is refused by JSON. */
+static void make_printable(char *text)
+{
+	bool utf8 = text_is_utf8(text, strlen(text));
+
+	for (unsigned char *s = (unsigned char *)text; *s; s++) {
+		bool c1 = utf8 && s[0] == 0xc2 && s[1] < 0xa0;
+		if (*s < 0x20 || *s == 0x7f || (*s > 0x7f && !utf8))
+			*s = '?';
+		else if (c1)
+			s[0] = s[1] = '?';
+	}
+}
+
 void output_notice(struct output *o, const char *fmt, ...)
 {
 	char text[512], safe[1024];
@@ -37,6 +52,7 @@ void output_notice(struct output *o, const char *fmt, ...)
 	(void)vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	text_escape(text, safe, sizeof(safe));
+	make_printable(safe);
 	output_take(o, json_pack("{s:s, s:s}", "event", "notice", "text", safe));
 }
 
@@ -73,21 +89,6 @@ void output_convert(struct output *o, struct output_pace *p, uint64_t layer, uin
 		return;
 	output_take(o, json_pack("{s:s, s:I, s:I}", "event", "convert", "layer", (json_int_t)layer,
 			       "bytes", (json_int_t)bytes));
-}
-
-/* Texts hold words of registries and files: no control characters may get to a terminal, and a
- * UTF-8 sequence that was cut is refused by JSON. */
-static void make_printable(char *text)
-{
-	bool utf8 = text_is_utf8(text, strlen(text));
-
-	for (unsigned char *s = (unsigned char *)text; *s; s++) {
-		bool c1 = utf8 && s[0] == 0xc2 && s[1] < 0xa0;
-		if (*s < 0x20 || *s == 0x7f || (*s > 0x7f && !utf8))
-			*s = '?';
-		else if (c1)
-			s[0] = s[1] = '?';
-	}
 }
 
 void output_error(struct output *o, const struct err *e)

@@ -417,11 +417,19 @@ def test_platforms(t):
     here.fails("not_found", "holds no blob sha256:", "--platform",
                args=("load", "--platform", "linux/arm64", here.file(tar_of(sparse))))
     t.fresh().refuses(layout(arm.blobs(), [arm.entry(platform=True)]), "incompatible", "linux/arm64")
+    # one name for several platforms, without an index of its own
+    v3 = Image("c")
+    entries = [arm.entry(name="x:1", platform=True), v3.entry(name="x:1", platform=True),
+               amd.entry(name="x:1", platform=True), v3.entry(name="y:1")]
+    entries[1]["platform"]["variant"] = "v3"
+    t.fresh().loads(t.file(tar_of(layout(amd.blobs() + arm.blobs() + v3.blobs(), entries))),
+                    (amd.digest, "docker.io/library/x:1"), (v3.digest, "docker.io/library/y:1"))
     t.fresh().refuses(docker_archive((arm, ["a:1"])), "incompatible", "linux/arm64 only", "linux/amd64")
     here = t.fresh()
-    result = here.run("load", here.file(tar_of(docker_archive((arm, ["a:1"]), (amd, ["b:1"])))))
-    here.good(result, (None, "docker.io/library/b:1"))
-    check("passed over a:1" in result.notices, f"a notice: {result.lines}")
+    for name in ("a:1", "a" + "\u00e4" * 300, "\x1b[31m"):
+        result = here.run("load", here.file(tar_of(docker_archive((arm, [name]), (amd, ["b:1"])))))
+        here.good(result, (None, "docker.io/library/b:1"))
+        check("passed over " in result.notices and "\x1b" not in result.notices, f"a notice: {result.lines}")
 
 
 def test_docker_media_types(t):
@@ -975,7 +983,23 @@ def test_hostile_folder(t):
     t.fails("not_found", args=("load", "/nosuchfile"))
 
 
-# ---- interrupted, memory ----
+# ---- at once, interrupted, memory ----
+
+def test_at_once(t):
+    """Four workers load the same; one of them fails at its end, which takes nothing from the others."""
+    image, bad = Image(size=500_000), Image("c")
+    bad.tars[1] = bad.layers[1] = tar_of([("x", b"other")])
+    good = t.file(tar_of(docker_archive((image, ["a:1"]))))
+    mixed = t.file(tar_of(docker_archive((image, ["a:1"]), (bad, ["c:1"]))))
+    began = time.monotonic()
+    processes = [t.start("load", path, stdin=subprocess.DEVNULL) for path in (good, mixed, good, good)]
+    results = [t.end(p, began) for p in processes]
+    equal([r.code for r in results], [0, 1, 0, 0], f"exit codes of {[str(r) for r in results]}")
+    equal(results[1].error["kind"], "corrupt", f"{results[1]}")
+    for result in (results[0], results[2], results[3]):
+        t.good(result, (None, "docker.io/library/a:1"))
+
+
 
 def test_kill(t):
     image = Image(size=500_000)

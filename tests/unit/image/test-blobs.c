@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "image/blobs.h"
+#include "proto/images-dir.h"
 #include "store-folder.h"
 #include "tap.h"
 
@@ -85,7 +86,9 @@ static void test_damage(void)
 
 static void test_adopt(void)
 {
+	const char *digest_ptr = digest;
 	struct err e = {0};
+	struct stat st;
 
 	store_folder_digest("whole", digest);
 	hex = digest + strlen("sha256:");
@@ -94,6 +97,16 @@ static void test_adopt(void)
 	EQ_INT(store_folder_size(f.images.partialfd, hex), -1, "moved");
 	EQ_INT(open_kind(), ERR_NONE, "it is there");
 	OK(blobs_adopt(&f.images, f.images.partialfd, hex, digest, &e) < 0, "nothing to adopt");
+	EQ_INT(blobs_sync(&f.images, &digest_ptr, 1, &e), 0, "on disk for sure");
+	store_folder_write(f.images.partialfd, hex, "whole", 0);
+	EQ_INT(blobs_adopt(&f.images, f.images.partialfd, hex, digest, &e), 0, "another one");
+	EQ_INT(store_folder_size(f.images.partialfd, hex), -1, "is dropped");
+	EQ_INT(fstatat(f.images.blobsfd, hex, &st, AT_SYMLINK_NOFOLLOW), 0, "the first");
+	EQ_INT(st.st_mode & 0777, IMAGES_BLOB_SYNCED, "stays");
+	store_folder_write(f.images.blobsfd, hex, "damaged", 0);
+	store_folder_write(f.images.partialfd, hex, "whole", 0);
+	EQ_INT(blobs_adopt(&f.images, f.images.partialfd, hex, digest, &e), 0, "a good one");
+	EQ_INT(open_kind(), ERR_NONE, "replaces a damaged one");
 	if (unlinkat(f.images.blobsfd, hex, 0) < 0 ||
 		symlinkat("/etc/passwd", f.images.blobsfd, hex) < 0)
 		abort();
