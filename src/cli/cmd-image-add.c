@@ -121,8 +121,7 @@ static int add_images(const struct args *a, const struct addition *d, struct err
 	if ((r = action_begin(&c, &act, e)) < 0)
 		return r;
 	r = add(&c, d, args_on(a, "quiet"), &w, digests, e);
-	if (r < 0)
-		image_sweep_after_failure(&c);
+	image_sweep_quietly(&c);
 	if (json_array_size(digests) == 1)
 		(void)json_object_set(bound, "image", json_array_get(digests, 0));
 	else if (json_array_size(digests) > 1)

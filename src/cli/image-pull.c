@@ -141,6 +141,8 @@ static int pull(struct context *c, const struct image_pull *p, struct image_work
 		return err_code(e);
 	if (r < 0 || (r = fetch(c, p, canonical, w, &gots, e)) < 0)
 		return r;
+	if (!gots.items->cached)
+		image_sweep_quietly(c);
 	memcpy(ret_digest, gots.items->digest, REFERENCE_DIGEST_SIZE);
 	tell(p, canonical, gots.items->cached ? "up to date" : "pulled", gots.items->size_bytes);
 	return 0;
@@ -170,7 +172,7 @@ int image_pull(struct context *c, const struct image_pull *p,
 	if (r >= 0)
 		a.event.bound = bound = json_pack("{s:s}", "image", ret_digest);
 	else
-		image_sweep_after_failure(c);
+		image_sweep_quietly(c);
 	return action_end(c, &a, r, e);
 }
 

@@ -67,7 +67,7 @@ int image_put(const struct context *c, const struct image_got *got, const char *
 	return catalog_image_put(c->catalog, &n, e);
 }
 
-void image_sweep_after_failure(const struct context *c)
+void image_sweep_quietly(const struct context *c)
 {
 	struct image_sweep s = {.all = false};
 	struct err e;

@@ -18,8 +18,9 @@ int image_check_platform(const struct image_row *row, const char *text, struct e
  * holds image_lock(). */
 int image_put(const struct context *c, const struct image_got *got, const char *ref,
 	struct err *e) must_check;
-/* After something went wrong: what cannot be removed is for the next time. */
-void image_sweep_after_failure(const struct context *c);
+/* Takes the lock and sweeps; what cannot be removed is for the next time. Done after a failure, and
+ * after what was slow anyway, so that leftovers of killed workers do not wait for a prune. */
+void image_sweep_quietly(const struct context *c);
 
 struct image_pull {
 	const char *text;	   /* as typed */

@@ -79,11 +79,12 @@ void progress_end(struct progress *p, bool ok);
 
 /* What a draw writes to a terminal of this size (progress-draw.c). */
 void progress_draw(struct progress *p, size_t columns, size_t rows, int64_t now_ms, struct buf *b);
-/* One that never has moved shows as waiting. */
+/* All of it is here, whether it came now or before. */
 static inline bool progress_complete(const struct progress_layer *l)
 {
 	return l->here || (l->size > 0 && l->done >= l->size);
 }
+/* Takes in how many bytes there are now; per_s is a moving average. */
 void progress_rate(struct progress_rate *r, uint64_t bytes, int64_t now_ms);
 
 #endif

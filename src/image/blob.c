@@ -105,10 +105,16 @@ static int blob_data(struct sink *s, const void *data, size_t len, struct err *e
 
 void blob_tell(struct blob *b)
 {
-	if (b->state == BLOB_HERE && !b->told)
+	bool here = b->state == BLOB_HERE;
+
+	if (here && b->fetched && !b->told)
 		output_layer(b->images->output, &b->pace, b->descriptor.digest, b->descriptor.size,
 			b->descriptor.size, true);
-	b->told = b->state == BLOB_HERE;
+	else if (here ? !b->told : !b->announced)
+		output_layer_state(
+			b->images->output, b->descriptor.digest, b->descriptor.size, here);
+	b->told = here;
+	b->announced = true;
 }
 
 /* The reader is opened before the file gets its place: unlike a kept blob it need not be hashed

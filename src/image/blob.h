@@ -31,6 +31,7 @@ struct blob {
 	struct sha256 *hash; /* of the first `done` bytes */
 	bool fetched;	     /* HERE, and hashed by this pull */
 	bool continued;	     /* some bytes are those of an earlier worker */
+	bool announced;	     /* an event told of it before any of it came */
 	bool told;	     /* HERE, and the event that says so was sent */
 	struct output_pace pace;
 };

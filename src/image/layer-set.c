@@ -54,15 +54,6 @@ int layer_set_look(struct layer_set *s, bool *ret_all_here, struct err *e)
 	return 0;
 }
 
-void layer_set_announce(struct layer_set *s, struct output *o)
-{
-	for (size_t i = 0; i < s->len; i++) {
-		struct blob *b = &s->items[i];
-		b->told = b->state == BLOB_HERE;
-		output_layer_state(o, b->descriptor.digest, b->descriptor.size, b->told);
-	}
-}
-
 void layer_set_tell(struct layer_set *s)
 {
 	for (size_t i = 0; i < s->len; i++)

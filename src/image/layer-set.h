@@ -17,9 +17,7 @@ void layer_set_release(struct layer_set *s);
 
 /* Looks for those that are not HERE; true in *ret_all_here when nothing needs to be fetched. */
 int layer_set_look(struct layer_set *s, bool *ret_all_here, struct err *e) must_check;
-/* Tells the reader which are here, and which are to be fetched. */
-void layer_set_announce(struct layer_set *s, struct output *o);
-/* Tells of each that has come HERE since. */
+/* Tells of each, once, whether it is HERE or waits. */
 void layer_set_tell(struct layer_set *s);
 /* Bytes that are still to come. */
 uint64_t layer_set_missing(const struct layer_set *s);

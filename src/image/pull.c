@@ -202,8 +202,6 @@ static int have_image(struct source *s, const struct image *image, const struct 
 		(r = layer_set_init(&m.layers, &image->manifest, i, e)) == 0)
 		r = layer_set_look(&m.layers, &all_here, e);
 	*ret_cached = all_here && *ret_size > 0;
-	if (r == 0 && !*ret_cached)
-		layer_set_announce(&m.layers, i->output);
 	if (r == 0)
 		r = *ret_cached ? finish_keep(i, image, e) : make_image(&m, c, ret_size, e);
 	making_release(&m);

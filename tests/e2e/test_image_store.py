@@ -266,6 +266,18 @@ def fine(result, *excuses):
     check(result.code == 0 or any(e in result.errors for e in excuses), f"{result}")
 
 
+def test_leftovers_go_with_the_next_pull(t):
+    """What a worker left that makes no image of a name: garbage, without a prune."""
+    images = os.path.join(t.home.path, "images")
+    stray = [f"claims/x{'0' * 16}", "e" * 64 + ".sqfs", "blobs/sha256/" + "e" * 64]
+    for name in stray:
+        with open(os.path.join(images, name), "w") as f:
+            f.write(f"sha256:{'e' * 64}\n")
+    t.home("image", "pull", CONFIG)
+    equal([n for n in stray if os.path.exists(os.path.join(images, n))], [])
+    t.home("image", "rm", CONFIG)
+
+
 def test_pull_and_rm_at_once(t):
     at_once(lambda: fine(t.home.any("image", "pull", BUSYBOX)),
             lambda: fine(t.home.any("image", "rm", BUSYBOX), "not here"))

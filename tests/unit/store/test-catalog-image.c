@@ -161,7 +161,7 @@ static void test_tag_and_prune(void)
 	struct image_row row = {0};
 	struct sandbox_row user;
 	char **users;
-	int lock;
+	int lock = -1;
 
 	if (put(A, "{}", 1, PYTHON) < 0 || put(B, "{}", 1, NULL) < 0 ||
 		catalog_sandbox_add(catalog, "user", "{}", &user, &lock, &test_err) < 0)
