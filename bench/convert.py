@@ -41,7 +41,7 @@ def debian_tree():
 
 def unpack(program, layer, output, cpus):
     """(seconds, processor's seconds, peak MB, the report's last line); the worker's contract is
-    src/image/unpack.h. The monitor's figures contain its worker's, which it waits for."""
+    src/image/unpack/unpack.h. The monitor's figures contain its worker's, which it waits for."""
     out = os.open(output, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     fd = os.open(layer, os.O_RDONLY)
     read, write = os.pipe()

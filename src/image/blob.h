@@ -12,7 +12,7 @@
 #ifndef KOSA8_IMAGE_BLOB_H
 #define KOSA8_IMAGE_BLOB_H
 
-#include "fetch.h"
+#include "registry/fetch.h"
 #include "images.h"
 #include "manifest.h"
 

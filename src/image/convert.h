@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layers to file system image, by the confined worker kosa8-unpack (unpack-main.c has the contract
- * of its descriptors and report). */
+/* Layers to file system image, by the confined worker kosa8-unpack (unpack/unpack-main.c has the
+ * contract of its descriptors and report). */
 #ifndef KOSA8_IMAGE_CONVERT_H
 #define KOSA8_IMAGE_CONVERT_H
 

@@ -2,12 +2,12 @@
 /* kosa8-image: see worker.h. */
 #include "confine-client.h"
 #include "images.h"
-#include "import.h"
-#include "load.h"
-#include "login.h"
+#include "archive/import.h"
+#include "archive/load.h"
+#include "registry/login.h"
 #include "output.h"
 #include "pull.h"
-#include "save.h"
+#include "archive/save.h"
 #include "show.h"
 #include "worker.h"
 

@@ -9,7 +9,7 @@
 #ifndef KOSA8_IMAGE_SOURCE_H
 #define KOSA8_IMAGE_SOURCE_H
 
-#include "registry.h"
+#include "registry/registry.h"
 
 struct source {
 	struct documents documents; /* first: for resolve.h */

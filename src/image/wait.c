@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "wait.h"
 
-#include "http.h"
+#include "registry/http.h"
 
 #include "../base/clock.h"
 #include "../base/file.h"

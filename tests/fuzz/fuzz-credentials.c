@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The first byte says what the rest is: docker's config.json, a credential helper's answer, a token
  * server's answer, or a list of mirrors. */
-#include "image/auth.h"
-#include "image/credential-helper.h"
-#include "image/mirrors.h"
-#include "image/origin.h"
+#include "image/registry/auth.h"
+#include "image/registry/credential-helper.h"
+#include "image/registry/mirrors.h"
+#include "image/registry/origin.h"
 
 #include <assert.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
 /* The tar of a saved image: what is found in it is what was hashed, whatever its links say. */
 #include "base/fd.h"
 #include "base/file.h"
-#include "image/files.h"
+#include "image/archive/files.h"
 
 #include <assert.h>
 #include <fcntl.h>

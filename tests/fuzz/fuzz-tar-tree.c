@@ -2,7 +2,7 @@
 /* Layers, one after the other (each after its 32-bit length), to a tree that must be whole. */
 #include "base/cursor.h"
 #include "base/fd.h"
-#include "image/tar.h"
+#include "image/unpack/tar.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #define KOSA8_TESTS_LAYERS_H
 
 #include "base/buf.h"
-#include "image/tar.h"
+#include "image/unpack/tar.h"
 
 struct item {
 	char type; /* ustar typeflag: 0 file, 1 hard link, 2 symlink, 3 char, 4 block, 5 dir, 6 fifo

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "image/auth.h"
+#include "image/registry/auth.h"
 
 #include "tap.h"
 

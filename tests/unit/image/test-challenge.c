@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "image/challenge.h"
+#include "image/registry/challenge.h"
 
 #include "tap.h"
 

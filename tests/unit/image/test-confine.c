@@ -3,7 +3,7 @@
  * What a confined process cannot do. Each attempt is made twice in processes of its own: before,
  * where it must work (else the test says nothing), and after confinement.
  */
-#include "image/confine.h"
+#include "image/unpack/confine.h"
 
 #include "tap.h"
 

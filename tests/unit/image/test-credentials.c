@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "image/credential-helper.h"
-#include "image/credentials.h"
-#include "image/mirrors.h"
+#include "image/registry/credential-helper.h"
+#include "image/registry/credentials.h"
+#include "image/registry/mirrors.h"
 
 #include "tap.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/fd.h"
 #include "base/file.h"
-#include "image/files.h"
+#include "image/archive/files.h"
 #include "layers.h"
 
 #include "tap.h"

@@ -2,7 +2,7 @@
 /* The squashfs image, read back with unsquashfs. */
 #include "base/fd.h"
 #include "base/spawn.h"
-#include "image/squash.h"
+#include "image/unpack/squash.h"
 #include "layers.h"
 
 #include "tap.h"

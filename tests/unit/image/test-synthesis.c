@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/fd.h"
-#include "image/synthesis.h"
+#include "image/archive/synthesis.h"
 
 #include "tap.h"
 

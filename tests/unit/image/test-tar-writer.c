@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/fd.h"
-#include "image/tar-writer.h"
+#include "image/archive/tar-writer.h"
 
 #include "tap.h"
 

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A registry's WWW-Authenticate header (RFC 9110 section 11.6.1; the Bearer parameters are those of
+ * the distribution project's token specification). */
+#ifndef KOSA8_IMAGE_REGISTRY_CHALLENGE_H
+#define KOSA8_IMAGE_REGISTRY_CHALLENGE_H
+
+#include "../../base/err.h"
+
+#include <stddef.h>
+
+enum challenge_scheme {
+	CHALLENGE_NONE, /* no header, or only schemes that are not spoken here */
+	CHALLENGE_BASIC,
+	CHALLENGE_BEARER,
+};
+
+struct challenge {
+	enum challenge_scheme scheme;
+	/* Printable ASCII, "" when missing. */
+	char realm[1024];
+	char service[256];
+	char scope[1024];
+	char error[64];
+};
+
+/* Reads one header value (there may be several headers, and several challenges in one) into *c,
+ * which starts zeroed; Bearer is preferred to Basic, the first of a kind to a later one. -EPROTO
+ * when the value cannot be read; what was found before that stays. */
+int challenge_parse(struct challenge *c, const char *value, size_t len) must_check;
+
+#endif

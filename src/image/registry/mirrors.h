@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* KOSA8_REGISTRY_MIRROR: REGISTRY=URL,... A registry may be named several times. */
+#ifndef KOSA8_IMAGE_REGISTRY_MIRRORS_H
+#define KOSA8_IMAGE_REGISTRY_MIRRORS_H
+
+#include "../../base/err.h"
+
+#include <stddef.h>
+
+#define MIRRORS_MAX 8
+#define MIRROR_URL_SIZE 300
+
+struct mirrors {
+	char urls[MIRRORS_MAX][MIRROR_URL_SIZE]; /* without a slash at the end */
+	size_t len;				 /* 0: the registry itself is asked */
+};
+
+/* Those of one registry, in their order; list may be NULL. ERR_INVALID for one that is not
+ * http://HOST[/PATH] or https://HOST[/PATH], ERR_LIMIT for too many. */
+int mirrors_parse(
+	const char *list, const char *registry, struct mirrors *ret, struct err *e) must_check;
+
+#endif
