@@ -72,23 +72,6 @@ int text_parse_duration_ms(const char *s, uint64_t *ret_ms)
 	return 0;
 }
 
-void text_escape(const char *s, char *ret, size_t size)
-{
-	size_t n = 0;
-
-	for (; *s; s++) {
-		unsigned char c = (unsigned char)*s;
-		bool plain = c >= 0x20 && c != 0x7f && c != '\\';
-		if (n + (plain ? 1 : 4) + 1 > size)
-			break;
-		if (plain)
-			ret[n++] = (char)c;
-		else
-			n += (size_t)snprintf(ret + n, size - n, "\\x%02x", c);
-	}
-	ret[n] = '\0';
-}
-
 static bool is_name_start(char c)
 {
 	return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
@@ -142,6 +125,54 @@ static size_t utf8_sequence(const unsigned char *s, size_t left)
 		if ((s[i] & 0xc0) != 0x80)
 			return 0;
 	return len;
+}
+
+static uint32_t utf8_code_point(const unsigned char *s, size_t len)
+{
+	uint32_t c = len == 1 ? s[0] : s[0] & (0xffu >> (len + 1));
+
+	for (size_t i = 1; i < len; i++)
+		c = c << 6 | (s[i] & 0x3f);
+	return c;
+}
+
+/* What a terminal obeys, breaks a line at, or shows text in another order for: control characters,
+ * and the format characters of The Unicode Standard, sections 23.2 to 23.9, that are no part of
+ * words. */
+static bool is_deceptive(uint32_t c)
+{
+	static const struct {
+		uint32_t first, last;
+	} ranges[] = {{0, 0x1f}, {0x7f, 0x9f}, {0x61c, 0x61c}, {0x200e, 0x200f}, {0x2028, 0x202e},
+		{0x2066, 0x206f}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe007f}};
+
+	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++)
+		if (c >= ranges[i].first && c <= ranges[i].last)
+			return true;
+	return false;
+}
+
+void text_escape(const char *s, char *ret, size_t size)
+{
+	size_t n = 0, left = strlen(s);
+
+	while (left > 0) {
+		const unsigned char *p = (const unsigned char *)s;
+		size_t len = utf8_sequence(p, left);
+		bool plain = len > 0 && !is_deceptive(utf8_code_point(p, len));
+		len = len ? len : 1;
+		if (n + (plain ? len : 4 * len) + 1 > size)
+			break;
+		if (plain)
+			memcpy(ret + n, s, len);
+		else
+			for (size_t i = 0; i < len; i++)
+				(void)snprintf(ret + n + 4 * i, size - n - 4 * i, "\\x%02x", p[i]);
+		n += plain ? len : 4 * len;
+		s += len;
+		left -= len;
+	}
+	ret[n] = '\0';
 }
 
 bool text_is_utf8(const char *s, size_t len)

@@ -35,7 +35,7 @@ static void add(json_t *checks, const char *name, const char *status, const char
 	(void)vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	/* JSON holds UTF-8 only, and a path may be anything. */
-	output_escape(text, safe, sizeof(safe));
+	text_escape(text, safe, sizeof(safe));
 	(void)json_array_append_new(checks, json_pack("{s:s, s:s, s:s, s:s}", "name", name,
 						    "status", status, "text", safe, "hint", hint));
 }

@@ -5,6 +5,8 @@
 #include "output.h"
 #include "start.h"
 
+#include "../base/text.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +24,7 @@ static int ask(const struct sandbox *s, const struct checkpoint_row *p, struct e
 		return err_hint(e, "kosa8 rewind %s --to %s --yes", s->row.name, p->id);
 	}
 	output_time(p->created_ns, created);
-	output_escape(p->label ? p->label : p->id, label, sizeof(label));
+	text_escape(p->label ? p->label : p->id, label, sizeof(label));
 	(void)fprintf(stderr, "Rewind %s to %s of %s? What came after is lost. [y/N] ", s->row.name,
 		label, created);
 	(void)fflush(stderr);

@@ -13,44 +13,11 @@
 #define TABLE_TEXT_MAX (64u * 1024 * 1024)
 #define GAP 3 /* spaces between columns */
 
-/* Bytes of the printable UTF-8 sequence at s, 0 when it has to be escaped. */
-static size_t printable(const char *s)
-{
-	unsigned char c = (unsigned char)s[0];
-	size_t len = c < 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
-
-	if (len == 1)
-		return c >= 0x20 && c != 0x7f && c != '\\';
-	if (strnlen(s, len) < len || !text_is_utf8(s, len))
-		return 0;
-	/* C1: U+0080 to U+009F; terminals obey them as they obey ESC. */
-	return c == 0xc2 && (unsigned char)s[1] < 0xa0 ? 0 : len;
-}
-
-void output_escape(const char *s, char *ret, size_t size)
-{
-	size_t n = 0;
-
-	while (*s) {
-		size_t len = printable(s);
-		if (n + (len ? len : 4) + 1 > size)
-			break;
-		if (len) {
-			memcpy(ret + n, s, len);
-			n += len;
-			s += len;
-		} else {
-			n += (size_t)snprintf(ret + n, size - n, "\\x%02x", (unsigned char)*s++);
-		}
-	}
-	ret[n] = '\0';
-}
-
 static void put_line(FILE *to, const char *prefix, const char *text)
 {
 	char safe[4096];
 
-	output_escape(text, safe, sizeof(safe));
+	text_escape(text, safe, sizeof(safe));
 	(void)fprintf(to, "%s%s\n", prefix, safe);
 }
 
@@ -151,7 +118,7 @@ static char *cell_copy(const char *s)
 	char *safe = malloc(size);
 
 	if (safe)
-		output_escape(text, safe, size);
+		text_escape(text, safe, size);
 	return safe;
 }
 

@@ -14,10 +14,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Control characters (C0, DEL, C1), backslashes and bytes that are not UTF-8 as \xNN; cuts at
- * size. */
-void output_escape(const char *s, char *ret, size_t size);
-
 /* "kosa8: WHAT" and, where there is one, "  try: HINT". */
 void output_error(const struct err *e);
 /* One line on stderr. */

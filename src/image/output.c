@@ -28,21 +28,6 @@ void output_take(struct output *o, json_t *object)
 		o->failed = true;
 }
 
-/* Texts hold words of registries and files: no control characters may get to a terminal, and a
- * UTF-8 sequence that was cut is refused by JSON. */
-static void make_printable(char *text)
-{
-	bool utf8 = text_is_utf8(text, strlen(text));
-
-	for (unsigned char *s = (unsigned char *)text; *s; s++) {
-		bool c1 = utf8 && s[0] == 0xc2 && s[1] < 0xa0;
-		if (*s < 0x20 || *s == 0x7f || (*s > 0x7f && !utf8))
-			*s = '?';
-		else if (c1)
-			s[0] = s[1] = '?';
-	}
-}
-
 void output_notice(struct output *o, const char *fmt, ...)
 {
 	char text[512], safe[1024];
@@ -52,7 +37,6 @@ void output_notice(struct output *o, const char *fmt, ...)
 	(void)vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	text_escape(text, safe, sizeof(safe));
-	make_printable(safe);
 	output_take(o, json_pack("{s:s, s:s}", "event", "notice", "text", safe));
 }
 
@@ -95,7 +79,8 @@ void output_error(struct output *o, const struct err *e)
 {
 	struct err plain = *e;
 
-	make_printable(plain.what);
-	make_printable(plain.hint);
+	/* Words of registries and files; one cut inside a character would be no JSON. */
+	text_escape(e->what, plain.what, sizeof(plain.what));
+	text_escape(e->hint, plain.hint, sizeof(plain.hint));
 	output_take(o, json_pack("{s:b, s:o}", "ok", 0, "error", client_error_encode(&plain)));
 }

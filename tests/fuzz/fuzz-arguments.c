@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A command line: words ended by newlines. */
+#include "base/text.h"
 #include "cli/args.h"
-#include "cli/output.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		(a.operands_len < a.command->operands_min ||
 			a.operands_len > a.command->operands_max))
 		abort();
-	output_escape(text, safe, sizeof(safe));
+	text_escape(text, safe, sizeof(safe));
 	if (strlen(safe) >= sizeof(safe))
 		abort();
 	args_release(&a);

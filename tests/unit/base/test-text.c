@@ -3,10 +3,50 @@
 
 #include "tap.h"
 
+static void escaped(const char *in, const char *want, const char *what)
+{
+	char out[128], again[128];
+
+	text_escape(in, out, sizeof(out));
+	EQ_STR(out, want, what);
+	text_escape(out, again, sizeof(again));
+	EQ_STR(again, want, "escaped again, it is the same");
+}
+
+static void test_escape(void)
+{
+	char small[6];
+
+	escaped("plain caf\xc3\xa9 \xf0\x9f\x90\xb3", "plain caf\xc3\xa9 \xf0\x9f\x90\xb3", "text");
+	escaped("\x1b[2J\n\t\x7f", "\\x1b[2J\\x0a\\x09\\x7f", "control bytes");
+	escaped("a\\b", "a\\b", "a backslash stays");
+	escaped("a\xe2\x80\xae"
+		"b\xe2\x81\xa6"
+		"c",
+		"a\\xe2\\x80\\xaeb\\xe2\\x81\\xa6c", "characters that turn the direction");
+	escaped("a\xe2\x80\xa8z\xef\xbb\xbf", "a\\xe2\\x80\\xa8z\\xef\\xbb\\xbf",
+		"a line separator, a byte order mark");
+	escaped("\xf3\xa0\x81\x81", "\\xf3\\xa0\\x81\\x81", "a tag character");
+	escaped("\xe2\x80\x8d", "\xe2\x80\x8d", "a joiner is part of words");
+	escaped("\xc2\x9b"
+		"31m",
+		"\\xc2\\x9b31m", "C1: CSI in UTF-8");
+	escaped("\x9b"
+		"31m\xff",
+		"\\x9b31m\\xff", "bytes that are no UTF-8");
+	escaped("\xe2\x82", "\\xe2\\x82", "a sequence that is cut");
+	escaped("\xc0\xaf", "\\xc0\\xaf", "an overlong one");
+	text_escape("ab\x01"
+		    "cd",
+		small, sizeof(small));
+	EQ_STR(small, "ab", "no half escapes at the end");
+	text_escape("abc\xc3\xa9z", small, sizeof(small));
+	EQ_STR(small, "abc\xc3\xa9", "nor half characters");
+}
+
 int main(void)
 {
 	uint64_t v;
-	char out[64];
 
 	EQ_INT(text_parse_u64("64", 1, 64, &v), 0, "a number at its maximum");
 	EQ_INT(v, 64, "its value");
@@ -27,8 +67,7 @@ int main(void)
 	OK(!text_is_label("a\nb"), "a newline in a label");
 	OK(!text_is_label("\xc3"), "a cut sequence in a label");
 	OK(!text_is_label("\xc2\x85"), "a C1 control in a label");
-	text_escape("a\x1b[1m\\", out, sizeof(out));
-	EQ_STR(out, "a\\x1b[1m\\x5c", "control bytes are escaped");
+	test_escape();
 	EQ_INT(text_distance("rnu", "run", 3), 1, "a swap is one edit");
 	EQ_INT(text_distance("abcdef", "zzzzzz", 2), 3, "cut off at the limit");
 	return tap_done();

@@ -5,37 +5,6 @@
 
 #include <stdlib.h>
 
-static void escaped(const char *in, const char *want, const char *what)
-{
-	char out[128];
-
-	output_escape(in, out, sizeof(out));
-	EQ_STR(out, want, what);
-}
-
-static void test_escape(void)
-{
-	char small[6];
-
-	escaped("plain caf\xc3\xa9 \xf0\x9f\x90\xb3", "plain caf\xc3\xa9 \xf0\x9f\x90\xb3", "text");
-	escaped("\x1b[2J\n\t\x7f", "\\x1b[2J\\x0a\\x09\\x7f", "control bytes");
-	escaped("a\\b", "a\\x5cb", "a backslash");
-	escaped("\xc2\x9b"
-		"31m",
-		"\\xc2\\x9b31m", "C1: CSI in UTF-8");
-	escaped("\x9b"
-		"31m\xff",
-		"\\x9b31m\\xff", "bytes that are no UTF-8");
-	escaped("\xe2\x82", "\\xe2\\x82", "a sequence that is cut");
-	escaped("\xc0\xaf", "\\xc0\\xaf", "an overlong one");
-	output_escape("ab\x01"
-		      "cd",
-		small, sizeof(small));
-	EQ_STR(small, "ab", "no half escapes at the end");
-	output_escape("abc\xc3\xa9z", small, sizeof(small));
-	EQ_STR(small, "abc\xc3\xa9", "nor half characters");
-}
-
 static const char *const headers[] = {"NAME", "STATE", "SIZE", NULL};
 
 static void fill(struct table *t)
@@ -83,7 +52,6 @@ static void test_time(void)
 int main(void)
 {
 	(void)setenv("TZ", "UTC", 1);
-	test_escape();
 	test_table();
 	test_time();
 	return tap_done();
