@@ -9,6 +9,9 @@
 int json_parse_object(const void *data, size_t len, const char *what, json_t **ret, struct err *e)
 {
 	json_error_t je;
+
+	if (len == 0)
+		return err_set(e, ERR_PROTOCOL, 0, "%s is empty: not valid JSON", what);
 	json_t *j = json_loadb(data, len, JSON_REJECT_DUPLICATES, &je);
 
 	if (!j) {

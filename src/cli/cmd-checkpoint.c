@@ -158,11 +158,12 @@ static int rm_stopped(
 	if ((r = sandbox_bind(s, p, &bound, e)) < 0)
 		return r;
 	cleanup_json *detail = json_pack("{s:s, s:s*}", "checkpoint", p->id, "label", p->label);
-	struct action a = {.event = {.action = "checkpoint.rm",
-				   .sandbox = s->row.name,
-				   .sandbox_id = s->row.id,
-				   .bound = bound,
-				   .detail = detail}};
+	struct action a = {.frees_space = true,
+		.event = {.action = "checkpoint.rm",
+			.sandbox = s->row.name,
+			.sandbox_id = s->row.id,
+			.bound = bound,
+			.detail = detail}};
 	if ((r = action_begin(c, &a, e)) < 0)
 		return r;
 	r = catalog_checkpoint_delete(c->catalog, s->row.id, p->id, e);

@@ -51,7 +51,8 @@ static int rm_one(struct context *c, const char *text, struct err *e)
 	name_to_remove(&row, &ref, name);
 	cleanup_json *bound = json_pack("{s:s}", "image", row.digest);
 	cleanup_json *detail = json_pack("{s:s}", "image", text);
-	struct action a = {.event = {.action = "image.rm", .bound = bound, .detail = detail}};
+	struct action a = {.frees_space = true,
+		.event = {.action = "image.rm", .bound = bound, .detail = detail}};
 	if ((r = action_begin(c, &a, e)) < 0)
 		return r;
 	r = action_end(c, &a, remove_image(c, name, &deleted, e), e);
@@ -125,7 +126,7 @@ int cmd_image_prune(const struct args *a, struct err *e)
 	cleanup_image_rows struct image_rows rows = {0};
 	struct image_sweep s = {.all = true};
 	cleanup_json *bound = NULL;
-	struct action act = {.event = {.action = "image.prune"}};
+	struct action act = {.frees_space = true, .event = {.action = "image.prune"}};
 	int r = context_open(&c, e);
 
 	if (r < 0 || (r = action_begin(&c, &act, e)) < 0)

@@ -63,7 +63,7 @@ static int rm_one(struct context *c, const char *name, bool force, struct err *e
 			live_state_name(s.state));
 		return err_hint(e, "kosa8 sandbox rm --force %s", name);
 	}
-	struct action a = {
+	struct action a = {.frees_space = true,
 		.event = {.action = "sandbox.rm", .sandbox = s.row.name, .sandbox_id = s.row.id}};
 	if ((r = action_begin(c, &a, e)) < 0)
 		return r;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "context.h"
 
+#include "../store/reserve.h"
 #include "../store/spec.h"
 
 #include "../base/fd.h"
@@ -23,6 +24,18 @@ static int name_auth_file(const struct home *h, struct err *e)
 	return setenv("KOSA8_AUTH_FILE", path, 1) < 0 ? err_errno(e, errno, "auth.json") : 0;
 }
 
+/* SQLite needs some room even to be opened. */
+static int open_catalog(struct context *c, struct err *e)
+{
+	int r = catalog_open(&c->home, &c->catalog, e);
+
+	if (r < 0 && e->kind == ERR_NO_SPACE && reserve_release(&c->home))
+		return catalog_open(&c->home, &c->catalog, e);
+	if (r >= 0)
+		reserve_fill(&c->home);
+	return r;
+}
+
 int context_open(struct context *ret, struct err *e)
 {
 	struct context c = {.home = {.dirfd = -1}};
@@ -30,8 +43,7 @@ int context_open(struct context *ret, struct err *e)
 
 	if ((r = home_open(true, &c.home, e)) < 0)
 		return r;
-	if ((r = name_auth_file(&c.home, e)) < 0 ||
-		(r = catalog_open(&c.home, &c.catalog, e)) < 0) {
+	if ((r = name_auth_file(&c.home, e)) < 0 || (r = open_catalog(&c, e)) < 0) {
 		home_release(&c.home);
 		return r;
 	}
@@ -67,6 +79,8 @@ int action_begin(struct context *c, struct action *a, struct err *e)
 {
 	int r;
 
+	if (a->frees_space)
+		reserve_release_if_full(&c->home);
 	if (!c->audit && (r = audit_open(&c->home, c->catalog, &c->audit, e)) < 0)
 		return r;
 	a->event.actor = &c->actor;

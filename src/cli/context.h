@@ -32,7 +32,8 @@ json_t *context_request(const struct context *c, const char *op);
  */
 struct action {
 	struct audit_event event;
-	uint64_t seq; /* of the begin; 0: the supervisor has recorded the end */
+	bool frees_space; /* also on a full disk: store/reserve.h */
+	uint64_t seq;	  /* of the begin; 0: the supervisor has recorded the end */
 };
 int action_begin(struct context *c, struct action *a, struct err *e) must_check;
 /* result: what the action returned, *e its error. Returns result, or the error of recording a

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "images.h"
 
+#include "../base/cursor.h"
 #include "../base/fd.h"
 #include "../base/file.h"
 #include "../base/hash.h"
@@ -18,7 +19,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* The superblock of a squashfs 4.0 (Linux, fs/squashfs/squashfs_fs.h, struct squashfs_super_block):
+ * magic at 0, bytes_used (64 bits, little-endian) at 40. */
 #define SQUASHFS_MAGIC "hsqs"
+#define SQUASHFS_USED_AT 40
+#define SQUASHFS_HEAD 48
 #define OPEN_TRIES 100
 
 static const char *hex_of(const char *digest)
@@ -68,9 +73,22 @@ void images_release(struct images *i)
 	str_freep(&i->path);
 }
 
+/* A file that was cut by a crash of the host is none. */
+static bool is_whole(int fd, uint64_t size)
+{
+	unsigned char head[SQUASHFS_HEAD];
+	struct cursor c;
+
+	if (fd_pread_full(fd, head, sizeof(head), 0) != sizeof(head) ||
+		memcmp(head, SQUASHFS_MAGIC, strlen(SQUASHFS_MAGIC)) != 0)
+		return false;
+	cursor_init(&c, head + SQUASHFS_USED_AT, sizeof(head) - SQUASHFS_USED_AT);
+	return cursor_u64(&c) <= size;
+}
+
 int images_find(const struct images *i, const char *digest, uint64_t *ret_size, struct err *e)
 {
-	char name[80], magic[4] = "";
+	char name[80];
 	struct stat st;
 
 	(void)snprintf(name, sizeof(name), "%s.sqfs", hex_of(digest));
@@ -80,9 +98,7 @@ int images_find(const struct images *i, const char *digest, uint64_t *ret_size, 
 		return 0;
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return err_errno(e, errno, "cannot open %s/%s", i->path, name);
-	/* A file cut by a crash of the host is made anew. */
-	if (!S_ISREG(st.st_mode) || fd_pread_full(fd, magic, sizeof(magic), 0) != sizeof(magic) ||
-		memcmp(magic, SQUASHFS_MAGIC, sizeof(magic)) != 0)
+	if (!S_ISREG(st.st_mode) || !is_whole(fd, (uint64_t)st.st_size))
 		return 0;
 	*ret_size = (uint64_t)st.st_size;
 	return 0;
@@ -122,10 +138,10 @@ static int lock_folder(const struct images *i, const char *name, bool wait)
 int workdir_open(const struct images *i, const char *name, struct workdir *ret, struct err *e)
 {
 	struct workdir w = {.images = i, .fd = -ENOENT};
-	char random[17];
+	char random[18] = "x";
 
 	images_sweep(i); /* what others left may be the space that is missing */
-	random_hex(random, sizeof(random) - 1);
+	random_hex(random + 1, sizeof(random) - 2);
 	(void)snprintf(w.name, sizeof(w.name), "%s", name ? name : random);
 	/* A sweep of another worker may remove the folder between mkdir and lock, once at most. */
 	for (int tries = 0; w.fd == -ENOENT && tries < OPEN_TRIES; tries++) {

@@ -11,7 +11,8 @@
  *                      damaged it, so it is hashed again before it is used
  *   partial/HEX        a blob on its way; its writer holds the file's lock. Whoever takes the lock
  *                      next continues it
- *   work/NAME/         half-made files of one worker, which holds a flock on the folder itself
+ *   work/NAME/         half-made files of one worker, which holds a flock on the folder itself;
+ *                      NAME as for claims
  *   claims/NAME        what one worker needs, a line "sha256:HEX" each; it holds the file's lock as
  *                      long as it lives. NAME: HEX of the manifest when it makes that one image
  *                      (so one worker at a time does, while it gets on), else "x" and 16 hex

@@ -4,6 +4,7 @@
  *
  *   catalog.db            catalog.h
  *   audit/                audit.h
+ *   reserve               reserve.h
  *   templates/KEY/        vm/template.h
  *   auth.json             image/auth-file.h
  *   images/HEX.sqfs       one file system image per manifest digest (HEX: 64 digits)

@@ -362,6 +362,9 @@ static void on_attach_reply(void *ctx, const struct agent_reply *reply)
 	if (reply->status != 0) {
 		(void)err_set(&why, ERR_IO, (int)(reply->status & 0xfff),
 			"the guest cannot mount the image: %s", reply->text);
+		(void)err_hint(&why,
+			"its file may be damaged: pull or load it again, then stop and start the "
+			"sandbox");
 		call.done(call.ctx, &why);
 		return;
 	}

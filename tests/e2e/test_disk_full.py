@@ -6,7 +6,9 @@ The state directory is a small file system of its own: a tmpfs in a mount namesp
 ordinary user can make too. The group enters it by starting itself anew there.
 """
 import ctypes
+import errno
 import os
+import tarfile
 
 from harness import BUSYBOX, PYTHON, SMALL, Home, check, equal, wait_for
 
@@ -155,6 +157,41 @@ def test_a_stop_on_a_full_disk_loses_nothing(t):
     t.home("sandbox", "stop", t.box, timeout=60)
     t.home("sandbox", "start", t.box)
     equal(t.home.sh(t.box, "cat /workspace/late; rm -f /workspace/z"), "important")
+
+
+def fill(folder):
+    """To the last block."""
+    path = os.path.join(folder, "ballast")
+    with open(path, "wb", buffering=0) as f:
+        try:
+            while True:
+                f.write(bytes(4096))
+        except OSError as error:
+            equal(error.errno, errno.ENOSPC)
+    return path
+
+
+def test_what_frees_space_works_on_a_full_disk(t):
+    home = Home(os.path.join(t.folder, "full"))
+    t.mounts.tmpfs(home.path, 40)
+    tar = os.path.join(t.folder, "rootfs.tar")
+    with tarfile.open(tar, "w") as f:
+        f.add("/bin/busybox", "bin/busybox")
+    for name in ("one", "two"):
+        with tarfile.open(tar, "a") as f:
+            f.add("/bin/true", f"bin/{name}")
+        home("image", "import", tar, f"example.com/{name}:1")
+    ballast = fill(home.path)
+    home.refused(1, "space", args=["image", "tag", "example.com/one:1", "example.com/three:1"])
+    home("image", "rm", "example.com/one:1")
+    equal([r["refs"] for r in home.rows("image", "ls")], [["example.com/two:1"]])
+    os.unlink(ballast)
+    home("image", "ls")
+    ballast = fill(home.path)
+    home("image", "prune")
+    equal(home.rows("image", "ls"), [])
+    os.unlink(ballast)
+    home("audit", "verify")
 
 
 def test_the_record_holds(t):

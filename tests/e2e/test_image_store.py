@@ -320,6 +320,38 @@ def test_two_pulls_at_once(t):
     whole(t)
 
 
+def test_prune_after_a_killed_load(t):
+    """Also what it was unpacking goes."""
+    path, content = os.path.join(t.folder, "large.tar"), os.path.join(t.folder, "content")
+    work = os.path.join(t.home.path, "images", "work")
+    with open(content, "wb") as f:
+        f.write(os.urandom(1 << 20) * 150)
+    with tarfile.open(path, "w") as tar:
+        tar.add(content, "content")
+    for args in (["load", path], ["import", path, "example.com/large:1"]) * 2:
+        process = t.home.start("image", *args)
+        wait_for(lambda: any(files for _, _, files in os.walk(work)), "the load to be at work")
+        process.kill()
+        process.communicate()
+        check(os.listdir(work), "control: it was killed before its end")
+        # Its worker ends with it, a moment later.
+        wait_for(lambda: t.home("image", "prune") and not os.listdir(work), "prune to remove it")
+    whole(t)
+
+
+def test_a_cut_image_is_made_anew(t):
+    digest = t.home("image", "pull", BUSYBOX).text.strip()
+    path = os.path.join(t.home.path, "images", digest[7:] + ".sqfs")
+    size = os.path.getsize(path)
+    os.chmod(path, 0o600)
+    os.truncate(path, size // 2)
+    t.home("image", "pull", BUSYBOX)
+    equal(os.path.getsize(path), size)
+    box = t.create("cut")
+    equal(t.home.sh(box, "echo yes"), "yes")
+    t.remove(box)
+
+
 def test_a_read_only_folder(t):
     images = os.path.join(t.home.path, "images")
     script = f"mount --bind '{images}' '{images}' && mount -o remount,bind,ro '{images}'"
