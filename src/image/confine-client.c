@@ -46,15 +46,23 @@ static const struct {
 	{"/proc/self", READ, false},
 	{"/proc/sys", READ, false},
 	{"/etc", READ, true},
-	/* What files in /etc are links to: name servers, certificates. */
+	/* Where these lead to, whatever keeps them up to date. */
+	{"/etc/resolv.conf", READ, true},
+	{"/etc/hosts", READ, true},
+	{"/etc/nsswitch.conf", READ, true},
+	{"/etc/gai.conf", READ, true},
+	{"/etc/host.conf", READ, true},
+	{"/etc/services", READ, true},
+	{"/etc/localtime", READ, true},
+	/* Which may make a new file there while we work. */
 	{"/run/systemd/resolve", READ, true},
 	{"/run/resolvconf", READ, true},
 	{"/run/NetworkManager", READ, true},
 	{"/var/lib/ca-certificates", READ, true},
 };
 
-/* libcurl's and OpenSSL's own variables for certificates. */
-static const char *const path_variables[] = {"SSL_CERT_FILE", "SSL_CERT_DIR", "OPENSSL_CONF"};
+/* OpenSSL's own. */
+static const char *const path_variables[] = {"OPENSSL_CONF", "OPENSSL_MODULES"};
 
 static int allow_named(const struct landlock *l, const char *const *readable, struct err *e)
 {

@@ -23,8 +23,8 @@
 #include "../base/err.h"
 
 enum confine_image {
-	CONFINE_PULL,	 /* talks to registries */
-	CONFINE_ARCHIVE, /* load, import: no network */
+	CONFINE_PULL,	 /* talks to registries; reads what name lookups need, too */
+	CONFINE_ARCHIVE, /* load, import, save, show: no network */
 };
 
 /* readable: further files and folders that may be read, NULL-terminated, or NULL; one that is not

@@ -83,28 +83,28 @@ static int ask_once(struct endpoint *p, struct err *e)
 /* A registry that lets everybody in has not looked at the password: it is shown to it. */
 static int show_password(struct endpoint *p, struct err *e)
 {
-	const struct credentials *c = &p->auth.credentials;
+	const struct credentials *c = &p->auth->credentials;
 	cleanup_secret char *basic = credentials_basic(c->user, c->password);
 
-	if (!basic || asprintf(&p->auth.authorization, "Basic %s", basic) < 0) {
-		p->auth.authorization = NULL;
+	if (!basic || asprintf(&p->auth->authorization, "Basic %s", basic) < 0) {
+		p->auth->authorization = NULL;
 		return err_errno(e, ENOMEM, "%s", p->host);
 	}
-	p->auth.generation++;
+	p->auth->generation++;
 	return ask_once(p, e);
 }
 
 static int ask(struct endpoint *p, const char *user, const char *secret, struct err *e)
 {
-	struct credentials *c = &p->auth.credentials;
+	struct credentials *c = &p->auth->credentials;
 
-	p->auth.looked_up = true;
+	p->auth->looked_up = true;
 	c->user = strdup(user);
 	c->password = strdup(secret);
 	if (!c->user || !c->password)
 		return err_errno(e, ENOMEM, "%s", p->host);
 	int r = ask_once(p, e);
-	if (r == 0 && !p->auth.authorization)
+	if (r == 0 && !p->auth->authorization)
 		r = show_password(p, e);
 	if (r < 0 && e->kind == ERR_DENIED && strstr(e->what, "(401)")) {
 		(void)err_set(e, ERR_DENIED, 0, "%s does not accept this user name and password",
@@ -120,8 +120,11 @@ static int ask(struct endpoint *p, const char *user, const char *secret, struct 
 static int ask_registry(const char *registry, const char *user, const char *secret, bool plain_http,
 	struct output *output, struct err *e)
 {
+	cleanup_auth struct auth account = {0};
 	struct endpoint p = {0};
-	int r = endpoint_open(&p, registry, plain_http, "", output, e);
+
+	auth_init(&account, registry);
+	int r = endpoint_open(&p, registry, plain_http, &account, "", output, e);
 
 	if (r == 0) {
 		endpoint_decide(&p);
