@@ -113,7 +113,7 @@ static int confine_files(
 		r = allow_unpack(&l, e);
 	if (r == 0)
 		r = allow_named(&l, readable, e);
-	if (r == 0)
+	if (r == 0 && images_dir)
 		r = landlock_allow(&l, images_dir, WRITE, e);
 	return r < 0 ? r : landlock_enter(&l, e);
 }

@@ -23,13 +23,13 @@
 #include "../base/err.h"
 
 enum confine_image {
-	CONFINE_PULL,	 /* talks to registries; reads what name lookups need, too */
+	CONFINE_PULL,	 /* pull, login: talks to registries; reads what name lookups need */
 	CONFINE_ARCHIVE, /* load, import, save, show: no network */
 };
 
-/* readable: further files and folders that may be read, NULL-terminated, or NULL; one that is not
- * there, and "-", is no error. Call it while the process has one thread. Without Landlock in the
- * kernel the rest is in force. */
+/* images_dir: NULL: none. readable: further files and folders that may be read, NULL-terminated, or
+ * NULL; one that is not there, and "-", is no error. Call it while the process has one thread.
+ * Without Landlock in the kernel the rest is in force. */
 int confine_image_worker(enum confine_image what, const char *images_dir,
 	const char *const *readable, struct err *e) must_check;
 

@@ -567,10 +567,14 @@ def test_login_with_a_token_server(t):
     with subprocess.Popen(["sleep", "60"], env={**os.environ, "X": PASSWORD}) as telltale:
         wait_for(secrets_in_proc, "control: a secret in an environment to be found")
         telltale.kill()
-    server = scripted(t)
+    server, asking = scripted(t), []
+    allowed = server.allowed
+    server.allowed = lambda request: asking.append(sorted(confined_workers())) or allowed(request)
     cannot_log_in(t, server.name, "does not accept", password="wrong")
     result = log_in(t, server.name)
     equal(result.code, 0, f"{result}")
+    equal((len(asking) > 3, {tuple(a) for a in asking}), (True, {(False, True)}),
+          "a worker, and its child that asks and is confined")
     equal(list(stored(t)["auths"]), [server.name])
     check(any(r["authorization"] == "Basic " + BASIC for r in server.tokens.seen), "control: it was shown")
     check(all((r["authorization"] or "").startswith(("Bearer", "")) and BASIC not in (r["authorization"] or "")
