@@ -7,7 +7,8 @@
  *   must        no new privileges by exec, no core file, of capabilities (root) only those to pass
  *               file permissions; no look into other processes, no mounts, no keys, no io_uring, no
  *               BPF
- *               CONFINE_ARCHIVE: no socket of any kind
+ *               CONFINE_ARCHIVE: no socket of any kind; CONFINE_PULL: none but of IPv4, IPv6 and
+ *               netlink, so none that leads to another program of the user
  *   should      (Landlock) writing in the images folder only, making nothing there but files,
  *               folders and links; reading there, in the system's folders and configuration, and
  *               what the caller names; executing the system's programs and kosa8-unpack; no

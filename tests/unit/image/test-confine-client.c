@@ -142,6 +142,24 @@ static int try_unix_socket(void)
 	return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) >= 0 ? 0 : -1;
 }
 
+static int try_hidden_unix_socket(void)
+{
+	return syscall(SYS_socket, (1ll << 32) + AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) >= 0 ? 0
+											      : -1;
+}
+
+static int try_socketpair(void)
+{
+	int ends[2];
+
+	return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends);
+}
+
+static int try_netlink_socket(void)
+{
+	return socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, 0) >= 0 ? 0 : -1;
+}
+
 /* Nothing listens on the port: the refusal is the kernel's own, so the attempt was allowed. */
 static int try_connect(void)
 {
@@ -310,6 +328,10 @@ int main(void)
 	denied(CONFINE_ARCHIVE, try_socket, "a TCP socket");
 	denied(CONFINE_ARCHIVE, try_unix_socket, "a Unix socket");
 	allowed(CONFINE_PULL, try_connect, "connect");
+	denied(CONFINE_PULL, try_unix_socket, "a Unix socket");
+	denied(CONFINE_PULL, try_hidden_unix_socket, "a Unix socket with high bits");
+	allowed(CONFINE_PULL, try_socketpair, "a pair of sockets");
+	allowed(CONFINE_PULL, try_netlink_socket, "a netlink socket");
 	printf("# Landlock ABI %ld\n", abi);
 	if (abi >= 1) {
 		test_landlock(CONFINE_PULL, abi);
