@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -46,15 +47,23 @@ static const struct {
 	{"/proc/self", READ, false},
 	{"/proc/sys", READ, false},
 	{"/etc", READ, true},
-	/* What files in /etc are links to: name servers, certificates. */
+	/* Where these lead to, whatever keeps them up to date. */
+	{"/etc/resolv.conf", READ, true},
+	{"/etc/hosts", READ, true},
+	{"/etc/nsswitch.conf", READ, true},
+	{"/etc/gai.conf", READ, true},
+	{"/etc/host.conf", READ, true},
+	{"/etc/services", READ, true},
+	{"/etc/localtime", READ, true},
+	/* Which may make a new file there while we work. */
 	{"/run/systemd/resolve", READ, true},
 	{"/run/resolvconf", READ, true},
 	{"/run/NetworkManager", READ, true},
 	{"/var/lib/ca-certificates", READ, true},
 };
 
-/* libcurl's and OpenSSL's own variables for certificates. */
-static const char *const path_variables[] = {"SSL_CERT_FILE", "SSL_CERT_DIR", "OPENSSL_CONF"};
+/* OpenSSL's own. */
+static const char *const path_variables[] = {"OPENSSL_CONF", "OPENSSL_MODULES"};
 
 static int allow_named(const struct landlock *l, const char *const *readable, struct err *e)
 {
@@ -105,7 +114,7 @@ static int confine_files(
 		r = allow_unpack(&l, e);
 	if (r == 0)
 		r = allow_named(&l, readable, e);
-	if (r == 0)
+	if (r == 0 && images_dir)
 		r = landlock_allow(&l, images_dir, WRITE, e);
 	return r < 0 ? r : landlock_enter(&l, e);
 }
@@ -185,6 +194,24 @@ static int refuse(scmp_filter_ctx f, const int *calls, size_t n)
 	return r;
 }
 
+/* Sockets of IPv4, IPv6 and netlink (with which glibc asks for our own addresses) are what is left.
+ * Through a Unix socket others would work for us: the user's D-Bus, docker, our own supervisors.
+ * Landlock does not keep one from connecting to them. Name services that are asked that way are
+ * passed over; glibc then asks the next. */
+static int refuse_families(scmp_filter_ctx f)
+{
+	int r = 0;
+
+	for (unsigned family = 0; r == 0 && family < AF_NETLINK; family++)
+		if (family != AF_INET && family != AF_INET6)
+			r = seccomp_rule_add(f, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
+				SCMP_A0(SCMP_CMP_EQ, family, 0));
+	/* Also what has more than the low 32 bits, which are all that the kernel looks at. */
+	return r < 0 ? r
+		     : seccomp_rule_add(f, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
+			       SCMP_A0(SCMP_CMP_GT, AF_NETLINK, 0));
+}
+
 static int confine_calls(enum confine_image what, struct err *e)
 {
 	scmp_filter_ctx f = seccomp_init(SCMP_ACT_ALLOW);
@@ -196,6 +223,8 @@ static int confine_calls(enum confine_image what, struct err *e)
 	if (r == 0 && what == CONFINE_ARCHIVE)
 		r = refuse(
 			f, refused_network, sizeof(refused_network) / sizeof(refused_network[0]));
+	if (r == 0 && what == CONFINE_PULL)
+		r = refuse_families(f);
 	if (r == 0)
 		r = seccomp_load(f);
 	seccomp_release(f);

@@ -7,7 +7,8 @@
  *   must        no new privileges by exec, no core file, of capabilities (root) only those to pass
  *               file permissions; no look into other processes, no mounts, no keys, no io_uring, no
  *               BPF
- *               CONFINE_ARCHIVE: no socket of any kind
+ *               CONFINE_ARCHIVE: no socket of any kind; CONFINE_PULL: none but of IPv4, IPv6 and
+ *               netlink, so none that leads to another program of the user
  *   should      (Landlock) writing in the images folder only, making nothing there but files,
  *               folders and links; reading there, in the system's folders and configuration, and
  *               what the caller names; executing the system's programs and kosa8-unpack; no
@@ -23,13 +24,13 @@
 #include "../base/err.h"
 
 enum confine_image {
-	CONFINE_PULL,	 /* talks to registries */
-	CONFINE_ARCHIVE, /* load, import: no network */
+	CONFINE_PULL,	 /* pull, login: talks to registries; reads what name lookups need */
+	CONFINE_ARCHIVE, /* load, import, save, show: no network */
 };
 
-/* readable: further files and folders that may be read, NULL-terminated, or NULL; one that is not
- * there, and "-", is no error. Call it while the process has one thread. Without Landlock in the
- * kernel the rest is in force. */
+/* images_dir: NULL: none. readable: further files and folders that may be read, NULL-terminated, or
+ * NULL; one that is not there, and "-", is no error. Call it while the process has one thread.
+ * Without Landlock in the kernel the rest is in force. */
 int confine_image_worker(enum confine_image what, const char *images_dir,
 	const char *const *readable, struct err *e) must_check;
 

@@ -106,7 +106,7 @@ static int parse_ref(const char *text, json_t **ret, struct err *e)
 	return *ret ? 0 : err_errno(e, ENOMEM, "making the result");
 }
 
-/* A pull and a login are not: their credential helpers need the user's own rights. */
+/* A pull confines itself once it has its credentials (source.h). */
 static int confine_archive(const struct options *o, struct err *e)
 {
 	const char *const readable[] = {o->operand, NULL};

@@ -61,7 +61,8 @@ int landlock_allow(const struct landlock *l, const char *path, uint64_t rights, 
 	struct stat st;
 
 	cleanup_fd int fd = open(path, O_PATH | O_CLOEXEC);
-	if (fd < 0 && (errno == ENOENT || errno == ENOTDIR || errno == EACCES))
+	if (fd < 0 && (errno == ENOENT || errno == ENOTDIR || errno == EACCES || errno == ELOOP ||
+			      errno == ENAMETOOLONG))
 		return 0;
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return err_errno(e, errno, "%s", path);

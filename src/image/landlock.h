@@ -33,8 +33,8 @@ struct landlock {
 /* 1: *ret is a rule set that allows nothing; 0: the kernel has no Landlock, or it is off. net and
  * scoped: what to handle of these, as far as the kernel can. */
 int landlock_start(uint64_t net, uint64_t scoped, struct landlock *ret, struct err *e) must_check;
-/* Allows these rights at path and below it. A path that is not there is no error. What only folders
- * can have is left out for another thing. */
+/* Allows these rights at path and below it. A path that leads to nothing is no error. What only
+ * folders can have is left out for another thing. */
 int landlock_allow(
 	const struct landlock *l, const char *path, uint64_t rights, struct err *e) must_check;
 /* Puts them in force (no_new_privs must be set) and closes the set. 1 */

@@ -2,9 +2,13 @@
 #include "source.h"
 
 #include "blobs.h"
+#include "confine-client.h"
+#include "registry/certs-paths.h"
 
-#include "../base/log.h"
+#include "../base/strv.h"
 #include "../base/text.h"
+
+#include <errno.h>
 
 static int get_document(struct documents *d, const struct descriptor *descriptor, bool is_config,
 	struct buf *ret, struct err *e)
@@ -27,25 +31,45 @@ static int get_document(struct documents *d, const struct descriptor *descriptor
 int source_init(
 	struct source *s, const char *ref, bool plain_http, const struct images *i, struct err *e)
 {
-	*s = (struct source){.documents = {get_document}, .images = i, .plain_http = plain_http};
+	*s = (struct source){.documents = {get_document}, .images = i};
 	int r = reference_parse(ref, &s->ref, e);
-	if (r == 0)
-		reference_canonical(&s->ref, s->name);
-	return r;
+	if (r < 0)
+		return r;
+	reference_canonical(&s->ref, s->name);
+	return registry_init(&s->registry, &s->ref, plain_http, i->output, e);
 }
 
 void source_release(struct source *s)
 {
-	if (s->opened)
-		registry_release(&s->registry);
+	registry_release(&s->registry);
 	s->opened = false;
+}
+
+static int confine(const struct source *s, struct err *e)
+{
+	cleanup_strv char **readable = strv_new();
+
+	if (!readable || certs_paths(&readable) < 0)
+		return err_errno(e, ENOMEM, "cannot confine the pull");
+	return confine_image_worker(
+		CONFINE_PULL, s->images->path, (const char *const *)readable, e);
+}
+
+static int get_ready(struct source *s, bool ask_helpers, struct err *e)
+{
+	if (s->confined || registry_look_up(&s->registry, ask_helpers) > 0)
+		return 0;
+	int r = confine(s, e);
+	if (r == 0)
+		s->confined = true;
+	return r;
 }
 
 int source_registry(struct source *s, struct registry **ret, struct err *e)
 {
 	if (!s->opened) {
-		int r = registry_open(&s->registry, &s->ref, s->plain_http, s->images->output, e);
-		if (r < 0)
+		int r = get_ready(s, true, e);
+		if (r < 0 || (r = registry_open(&s->registry, e)) < 0)
 			return r;
 		s->opened = true;
 	}
@@ -76,13 +100,12 @@ static int ask_digest(struct source *s, char ret[static REFERENCE_DIGEST_SIZE], 
 static int find_root(
 	struct source *s, struct buf *ret, char digest[static REFERENCE_DIGEST_SIZE], struct err *e)
 {
-	if (s->ref.digest[0]) {
+	int r = s->ref.digest[0] ? get_ready(s, false, e) : ask_digest(s, digest, e);
+
+	if (r < 0)
+		return r;
+	if (s->ref.digest[0])
 		(void)snprintf(digest, REFERENCE_DIGEST_SIZE, "%s", s->ref.digest);
-	} else {
-		int r = ask_digest(s, digest, e);
-		if (r < 0)
-			return r;
-	}
 	if (blobs_read(s->images, digest, MANIFEST_BYTES_MAX, ret, e) < 0)
 		return err_set(e, ERR_NOT_FOUND, 0, "%s is not here", digest);
 	return 0;

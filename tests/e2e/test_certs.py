@@ -4,7 +4,7 @@ hold for that origin alone."""
 import os
 import shutil
 
-from harness import check, equal
+from harness import check, equal, in_own_mounts
 from servers import Authority, ImageRegistry, Worker
 
 HOME = "own"
@@ -20,8 +20,8 @@ def setup(t):
     _, t.other_key, _ = t.clients.issue("other", "DNS:other.example.com")
 
 
-def own(t, **more):
-    t.servers.append(ImageRegistry(pem=t.pem, **more))
+def own(t, plain=False, **more):
+    t.servers.append(ImageRegistry(pem=None if plain else t.pem, **more))
     return t.servers[-1]
 
 
@@ -69,6 +69,50 @@ def test_beside_what_is_trusted_anyway(t):
     put(t, server.name, ca_crt=t.clients.path)
     t.worker.fails(server.name + "/a/b:1", "unavailable", "cannot be trusted")
     t.worker.pulls(server.name + "/a/b:1", env={"SSL_CERT_FILE": t.authority.path})
+
+
+def test_links_lead_anywhere(t):
+    """A pull is confined when it reads them: a link allows what it leads to, and nothing else."""
+    server = own(t)
+    away = os.path.join(t.folder, "away")
+    os.makedirs(os.path.join(away, "host"))
+    real = shutil.copy(t.authority.path, os.path.join(away, "authority"))
+
+    def link(to, *path):
+        name = os.path.join(t.folder, *path)
+        os.makedirs(os.path.dirname(name), exist_ok=True)
+        os.symlink(to, name)
+        return name
+    link(real, "away", "host", "ca.crt")
+    folder = link(os.path.join(away, "host"), "certs.d", server.name)
+    t.worker.pulls(server.name + "/a/b:1")
+    os.unlink(folder)
+    t.worker.fails(server.name + "/a/b:1", "unavailable", "cannot be trusted")
+    put(t, server.name)
+    link(real, folder, "ca.crt")
+    t.worker.pulls(server.name + "/a/b:1")
+    shutil.rmtree(folder)
+    t.worker.pulls(server.name + "/a/b:1", env={"SSL_CERT_FILE": link(real, "bundle")})
+    digest = t.authority.hash()
+    hashed = os.path.dirname(link(real, "hashed", digest + ".0"))
+    t.worker.pulls(server.name + "/a/b:1", env={"SSL_CERT_DIR": "/nosuchfolder:" + hashed})
+    link("bundle", "loop", "bundle2"), link("loop", "loop", "loop")
+    t.worker.fails(server.name + "/a/b:1", "unavailable", "cannot be trusted",
+                   env={"SSL_CERT_DIR": os.path.join(t.folder, "loop")})
+
+
+def test_a_name_from_a_file_outside(t):
+    """/etc/hosts as a link, as resolv.conf is one with systemd-resolved or in WSL."""
+    server = own(t, plain=True)
+    name = f"registry.example.test:{server.port}/a/b:1"
+    hosts = os.path.join(t.folder, "hosts")
+    with open(hosts, "w") as f:
+        f.write("127.0.0.1 registry.example.test\n")
+    t.worker.fails(name, "unavailable", "registry.example.test")
+    etc = os.path.join(t.folder, "etc")
+    t.worker.pulls(name, "--plain-http", via=in_own_mounts(
+        f"mkdir -p {etc}; cp -a /etc/. {etc} 2>/dev/null || true; rm -f {etc}/hosts; "
+        f"ln -s {hosts} {etc}/hosts; mount --bind {etc} /etc"))
 
 
 def test_a_client_certificate(t):

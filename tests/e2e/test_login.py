@@ -13,7 +13,7 @@ import threading
 
 from harness import ROOT, check, equal, wait_for
 from servers import (BASIC, HTPASSWD, IDENTITY, PASSWORD, SECRETS, TOKEN, USER, Authority, ImageRegistry,
-                     TokenRegistry, Worker, error, secrets_in_proc, told, watch)
+                     TokenRegistry, Worker, confined_workers, error, faults, secrets_in_proc, told, watch)
 
 sys.path.insert(0, os.path.join(ROOT, "tests/fixtures"))
 from registry import Registry  # noqa: E402
@@ -510,16 +510,71 @@ def test_an_identity_token_from_a_helper(t):
     forget(t)
 
 
+def helper_calls(t):
+    path = t.store + ".log"
+    return open(path).read().count("get") if os.path.exists(path) else 0
+
+
+def test_a_helper_has_run_before_a_pull_is_confined(t):
+    """What it writes is outside of all that a confined pull can reach."""
+    env, seen, ran = helper_env(t), [], []
+    calls = helper_calls(t)
+
+    def look(request):
+        seen.extend(confined_workers())
+        ran.append(helper_calls(t) - calls)
+        return request.headers.get("Authorization") == "Basic " + BASIC or \
+            error(401, **{"WWW-Authenticate": 'Basic realm="x"'})
+    server = scripted(t, ImageRegistry, allowed=look)
+    json.dump({server.name: {"Username": USER, "Secret": PASSWORD}}, open(t.store, "w"))
+    docker_config(t, credsStore="test")
+    Worker(t.folder, **env).pulls(server.name + "/a/b:1")
+    check(len(ran) > 2 and set(ran) == {1}, f"calls of the helper at each request: {ran}")
+    check(len(seen) >= len(ran) and all(seen), f"whether the worker was confined at each request: {seen}")
+    equal(server.seen[0]["authorization"], None, "it is not shown before it is asked for")
+    os.unlink(t.store)
+    forget(t)
+
+
+def test_a_helper_is_not_started_in_vain(t):
+    """A digest, and all is here: nothing is asked for, so it matters to nobody who we are."""
+    env, server = helper_env(t), scripted(t, ImageRegistry)
+    docker_config(t, credsStore="test")
+    digest = faults.sha(server.content.root)
+    names = [server.name + "/a/b:1", f"{server.name}/a/b@{digest}"]
+    calls = []
+    for name in names:
+        before = helper_calls(t)
+        equal(t.home.any("sandbox", "pull", t.box, name, env=env).code, 0, name)
+        calls.append(helper_calls(t) - before)
+    equal(calls, [1, 0], "calls of the helper: by tag, by a digest that is here")
+    forget(t)
+
+
+def test_a_helper_that_nobody_needs_may_fail(t):
+    server, worker = scripted(t, ImageRegistry), Worker(t.folder, **helper_env(t, TEST_MODE="fail"))
+    docker_config(t, credsStore="test")
+    worker.pulls(server.name + "/a/b:1")
+    docker_config(t, credsStore="not-installed")
+    worker.pulls(server.name + "/a/b:1")
+    worker.fails(t.host + "/library/busybox", "not_found", "docker-credential-not-installed")
+    forget(t)
+
+
 # ---- tokens ----
 
 def test_login_with_a_token_server(t):
     with subprocess.Popen(["sleep", "60"], env={**os.environ, "X": PASSWORD}) as telltale:
         wait_for(secrets_in_proc, "control: a secret in an environment to be found")
         telltale.kill()
-    server = scripted(t)
+    server, asking = scripted(t), []
+    allowed = server.allowed
+    server.allowed = lambda request: asking.append(sorted(confined_workers())) or allowed(request)
     cannot_log_in(t, server.name, "does not accept", password="wrong")
     result = log_in(t, server.name)
     equal(result.code, 0, f"{result}")
+    equal((len(asking) > 3, {tuple(a) for a in asking}), (True, {(False, True)}),
+          "a worker, and its child that asks and is confined")
     equal(list(stored(t)["auths"]), [server.name])
     check(any(r["authorization"] == "Basic " + BASIC for r in server.tokens.seen), "control: it was shown")
     check(all((r["authorization"] or "").startswith(("Bearer", "")) and BASIC not in (r["authorization"] or "")

@@ -23,6 +23,16 @@ void auth_release(struct auth *a)
 	secret_freep(&a->authorization);
 }
 
+int auth_look_up(struct auth *a, bool ask_helpers)
+{
+	if (a->looked_up)
+		return 0;
+	if (credentials_find(a->registry, ask_helpers, &a->credentials, &a->failed) > 0)
+		return 1;
+	a->looked_up = true;
+	return 0;
+}
+
 void token_request_release(struct token_request *t)
 {
 	free(t->url);
@@ -198,11 +208,10 @@ static int answer_with_given_token(struct auth *a, struct err *e)
 int auth_respond(struct auth *a, const struct challenge *c, const char *scope,
 	struct token_request *ret, struct err *e)
 {
-	int r;
-
-	if (!a->looked_up && (r = credentials_find(a->registry, &a->credentials, e)) < 0)
-		return r;
-	a->looked_up = true;
+	if (auth_look_up(a, true) == 0 && a->failed.kind != ERR_NONE) {
+		*e = a->failed;
+		return err_code(e);
+	}
 	*ret = (struct token_request){0};
 	if (c->scheme == CHALLENGE_BEARER && a->credentials.registry_token)
 		return answer_with_given_token(a, e);

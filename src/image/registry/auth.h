@@ -2,7 +2,9 @@
 /*
  * Who we are to one registry. Without credentials a Bearer token is asked for anonymously; with
  * them they go to the token server that the registry names, or to the registry itself where that
- * asks for Basic. They are looked up (credentials.h) when the registry first asks for some.
+ * asks for Basic. They are looked up (credentials.h) before it is spoken to, as what is read then
+ * has no business near what a registry sends; that they could not be had matters only when the
+ * registry asks for some.
  *
  * What this object holds is secret: it goes into a request and nowhere else.
  */
@@ -21,11 +23,16 @@ struct auth {
 	char registry[300]; /* as in struct reference: whose credentials */
 	struct credentials credentials;
 	bool looked_up;
+	struct err failed;   /* why there are none; ERR_NONE: nothing failed */
 	char *authorization; /* what requests to the registry carry now, or NULL */
 	unsigned generation; /* counts the changes of authorization */
 };
 void auth_init(struct auth *a, const char *registry);
 void auth_release(struct auth *a);
+#define cleanup_auth __attribute__((cleanup(auth_release)))
+/* Looks them up, once. 1: not yet, as a credential helper would have to be started and ask_helpers
+ * is false. A failure is kept for auth_respond(). */
+int auth_look_up(struct auth *a, bool ask_helpers) must_check;
 
 /* How to get a token: POST form to form_url if there is a form, else, and when that server does not
  * do that, GET url with this Authorization. */

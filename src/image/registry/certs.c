@@ -205,21 +205,29 @@ static int read_folder(int dirfd, const char *path, struct certs *c, struct err 
 	return r;
 }
 
+int certs_places(char ***ret)
+{
+	const char *own = getenv("KOSA8_CERTS_DIR"), *home = getenv("HOME");
+	int r = 0;
+
+	if (own && *own)
+		return strv_add(ret, own);
+	if (home && *home)
+		r = strv_addf(ret, "%s/.config/containers/certs.d", home);
+	if (r == 0)
+		r = strv_add(ret, "/etc/containers/certs.d");
+	return r < 0 ? r : strv_add(ret, "/etc/docker/certs.d");
+}
+
 /* Opens the folder of this name in the first place that has it. */
 static int find_folder(const char *name, char *ret_path, struct err *e)
 {
-	const char *own = getenv("KOSA8_CERTS_DIR"), *home = getenv("HOME");
-	char user[PATH_MAX] = "";
+	cleanup_strv char **places = strv_new();
 
-	if (home && *home)
-		(void)snprintf(user, sizeof(user), "%s/.config/containers/certs.d", home);
-	const char *places[] = {user, "/etc/containers/certs.d", "/etc/docker/certs.d"};
-	bool given = own && *own;
-	for (size_t i = 0; i < (given ? 1 : sizeof(places) / sizeof(places[0])); i++) {
-		const char *place = given ? own : places[i];
-		if (!*place)
-			continue;
-		(void)snprintf(ret_path, PATH_MAX, "%.3000s/%.300s", place, name);
+	if (!places || certs_places(&places) < 0)
+		return err_errno(e, ENOMEM, "cannot look for the certificates of %s", name);
+	for (char **place = places; *place; place++) {
+		(void)snprintf(ret_path, PATH_MAX, "%.3000s/%.300s", *place, name);
 		int fd = open(ret_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (fd >= 0)
 			return fd;

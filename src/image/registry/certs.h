@@ -29,6 +29,9 @@ struct certs {
  * the file. */
 int certs_load(const char *origin, struct certs *ret, struct err *e) must_check;
 void certs_release(struct certs *c);
+/* Adds the folders that hold hosts' folders to *ret (base/strv.h), in the order in which they
+ * count. 0 or -ENOMEM. */
+int certs_places(char ***ret) must_check;
 #define cleanup_certs __attribute__((cleanup(certs_release)))
 
 #endif

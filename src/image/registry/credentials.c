@@ -254,7 +254,13 @@ int credentials_of_entry(const char *registry, const char *file, struct credenti
 	return x->store[0] ? ask_helper(x->store, registry, file, ret, e) : 0;
 }
 
-int credentials_find(const char *registry, struct credentials *ret, struct err *e)
+/* Whether credentials_of_entry() would ask a helper. */
+static bool wants_helper(const struct credentials_entry *x)
+{
+	return x->helper[0] || (x->store[0] && !credentials_exist(&x->credentials));
+}
+
+int credentials_find(const char *registry, bool ask_helpers, struct credentials *ret, struct err *e)
 {
 	cleanup_credentials_entry struct credentials_entry ours = {0};
 	cleanup_credentials_entry struct credentials_entry docker = {0};
@@ -262,12 +268,17 @@ int credentials_find(const char *registry, struct credentials *ret, struct err *
 	int r;
 
 	*ret = (struct credentials){0};
-	if ((r = auth_file_entry(registry, &ours, e)) < 0 ||
-		(r = credentials_of_entry(registry, auth_file_path(), &ours, ret, e)) < 0 ||
+	if ((r = auth_file_entry(registry, &ours, e)) < 0)
+		return r;
+	if (!ask_helpers && wants_helper(&ours))
+		return 1;
+	if ((r = credentials_of_entry(registry, auth_file_path(), &ours, ret, e)) < 0 ||
 		credentials_exist(ret))
 		return r;
 	if ((r = credentials_docker_entry(registry, &docker, e)) < 0)
 		return r;
+	if (!ask_helpers && wants_helper(&docker))
+		return 1;
 	credentials_docker_path(path);
 	return credentials_of_entry(registry, path, &docker, ret, e);
 }

@@ -56,8 +56,10 @@ void credentials_entry_release(struct credentials_entry *x);
 int credentials_parse(const char *registry, const void *data, size_t len,
 	struct credentials_entry *ret, struct err *e) must_check;
 
-/* registry as in struct reference: docker.io, registry.example.com:5000. None: 0. */
-int credentials_find(const char *registry, struct credentials *ret, struct err *e) must_check;
+/* registry as in struct reference: docker.io, registry.example.com:5000. None: 0. ask_helpers: else
+ * none is started, and 1 says that one would have to be. */
+int credentials_find(
+	const char *registry, bool ask_helpers, struct credentials *ret, struct err *e) must_check;
 
 /* docker's file: its path, or "" where there can be none; and what it says, a missing one nothing.
  */

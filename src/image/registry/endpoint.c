@@ -68,39 +68,50 @@ void endpoint_decide(struct endpoint *p)
 		(void)snprintf(p->base, sizeof(p->base), "%s", https);
 }
 
-static int open_chosen(struct endpoint *p, const char *registry, const char *scope,
+static int open_chosen(struct endpoint *p, struct auth *auth, const char *scope,
 	struct output *output, struct err *e)
 {
-	auth_init(&p->auth, registry);
-	int r = fetcher_init(&p->fetcher, &p->auth, p->host, scope, e);
+	p->auth = auth;
+	int r = fetcher_init(&p->fetcher, auth, p->host, scope, e);
 	if (r == 0)
 		p->fetcher.output = output;
 	return r;
 }
 
-int endpoint_open(struct endpoint *p, const char *registry, bool plain_http, const char *scope,
-	struct output *output, struct err *e)
+int endpoint_open(struct endpoint *p, const char *registry, bool plain_http, struct auth *auth,
+	const char *scope, struct output *output, struct err *e)
 {
 	*p = (struct endpoint){0};
 	int r = choose_base(p, registry, plain_http, e);
-	return r < 0 ? r : open_chosen(p, registry, scope, output, e);
+	return r < 0 ? r : open_chosen(p, auth, scope, output, e);
 }
 
-int endpoint_open_mirror(struct endpoint *p, const char *registry, const char *url,
-	const char *scope, struct output *output, struct err *e)
+static void mirror_host(const char *url, char ret[static HTTP_ORIGIN_MAX])
 {
 	const char *host = strstr(url, "://");
 
+	host = host ? host + 3 : url;
+	(void)snprintf(ret, HTTP_ORIGIN_MAX, "%.*s", (int)strcspn(host, "/"), host);
+}
+
+void endpoint_mirror_account(
+	const char *registry, const char *url, char ret[static HTTP_ORIGIN_MAX])
+{
+	mirror_host(url, ret);
+	if (strcmp(ret, host_of(registry)) == 0)
+		(void)snprintf(ret, HTTP_ORIGIN_MAX, "%s", registry);
+}
+
+int endpoint_open_mirror(struct endpoint *p, const char *url, struct auth *auth, const char *scope,
+	struct output *output, struct err *e)
+{
 	*p = (struct endpoint){0};
 	(void)snprintf(p->base, sizeof(p->base), "%s", url);
-	host = host ? host + 3 : url;
-	(void)snprintf(p->host, sizeof(p->host), "%.*s", (int)strcspn(host, "/"), host);
-	return open_chosen(
-		p, strcmp(p->host, host_of(registry)) == 0 ? registry : p->host, scope, output, e);
+	mirror_host(url, p->host);
+	return open_chosen(p, auth, scope, output, e);
 }
 
 void endpoint_release(struct endpoint *p)
 {
 	fetcher_release(&p->fetcher);
-	auth_release(&p->auth);
 }

@@ -3,8 +3,7 @@
 
 #include "auth-file.h"
 #include "credential-helper.h"
-#include "endpoint.h"
-#include "memory.h"
+#include "login-ask.h"
 
 #include "../../base/fd.h"
 #include "../../base/log.h"
@@ -66,71 +65,6 @@ static int check_user(const char *user, struct err *e)
 	return 0;
 }
 
-static int ask_once(struct endpoint *p, struct err *e)
-{
-	cleanup_memory struct memory answer = {0};
-	cleanup_str char *url = NULL;
-
-	if (asprintf(&url, "%s/v2/", p->base) < 0) {
-		url = NULL;
-		return err_errno(e, ENOMEM, "%s", p->host);
-	}
-	struct fetch f = {.url = url, .what = "login", .sink = &answer.sink};
-	memory_init(&answer, "login", 0, NULL, 64 * 1024);
-	return fetch_run(&p->fetcher, &f, 1, e);
-}
-
-/* A registry that lets everybody in has not looked at the password: it is shown to it. */
-static int show_password(struct endpoint *p, struct err *e)
-{
-	const struct credentials *c = &p->auth.credentials;
-	cleanup_secret char *basic = credentials_basic(c->user, c->password);
-
-	if (!basic || asprintf(&p->auth.authorization, "Basic %s", basic) < 0) {
-		p->auth.authorization = NULL;
-		return err_errno(e, ENOMEM, "%s", p->host);
-	}
-	p->auth.generation++;
-	return ask_once(p, e);
-}
-
-static int ask(struct endpoint *p, const char *user, const char *secret, struct err *e)
-{
-	struct credentials *c = &p->auth.credentials;
-
-	p->auth.looked_up = true;
-	c->user = strdup(user);
-	c->password = strdup(secret);
-	if (!c->user || !c->password)
-		return err_errno(e, ENOMEM, "%s", p->host);
-	int r = ask_once(p, e);
-	if (r == 0 && !p->auth.authorization)
-		r = show_password(p, e);
-	if (r < 0 && e->kind == ERR_DENIED && strstr(e->what, "(401)")) {
-		(void)err_set(e, ERR_DENIED, 0, "%s does not accept this user name and password",
-			p->host);
-		return err_hint(e, "check both; nothing was stored");
-	}
-	if (r < 0 && e->kind == ERR_NOT_FOUND)
-		return err_set(
-			e, ERR_NOT_FOUND, 0, "%s is not a registry: it has no /v2/ (404)", p->host);
-	return r;
-}
-
-static int ask_registry(const char *registry, const char *user, const char *secret, bool plain_http,
-	struct output *output, struct err *e)
-{
-	struct endpoint p = {0};
-	int r = endpoint_open(&p, registry, plain_http, "", output, e);
-
-	if (r == 0) {
-		endpoint_decide(&p);
-		r = ask(&p, user, secret, e);
-	}
-	endpoint_release(&p);
-	return r;
-}
-
 /* Who is to keep the secret: "" for auth.json. */
 static int choose_helper(const char *registry, char ret[static HELPER_NAME_SIZE], struct err *e)
 {
@@ -161,7 +95,7 @@ int login_registry(const char *registry, const char *user, int secret_fd, bool p
 	if ((r = check_registry(registry, e)) < 0 || (r = check_user(user, e)) < 0 ||
 		(r = read_secret(secret_fd, &b, &secret, e)) < 0 ||
 		(r = choose_helper(registry, helper, e)) < 0 ||
-		(r = ask_registry(registry, user, secret, plain_http, output, e)) < 0)
+		(r = login_ask(registry, user, secret, plain_http, output, e)) < 0)
 		return r;
 	if (helper[0] &&
 		(r = helper_store(helper, credentials_host_key(registry), user, secret, e)) < 0)

@@ -16,33 +16,60 @@ static int get_document(struct documents *d, const struct descriptor *descriptor
 
 static int open_next_mirror(struct registry *r, struct err *e)
 {
-	int x = endpoint_open_mirror(&r->endpoint, r->ref.registry,
-		r->mirrors.urls[r->next_mirror++], r->scope, r->output, e);
+	size_t i = r->next_mirror++;
+	int x = endpoint_open_mirror(
+		&r->endpoint, r->mirrors.urls[i], &r->accounts[i], r->scope, r->output, e);
 
 	if (x == 0 && r->next_mirror < r->mirrors.len)
 		r->endpoint.fetcher.tries = 1;
 	return x;
 }
 
-int registry_open(struct registry *r, const struct reference *ref, bool plain_http,
+int registry_init(struct registry *r, const struct reference *ref, bool plain_http,
 	struct output *output, struct err *e)
 {
+	char account[HTTP_ORIGIN_MAX];
 	int x;
 
-	*r = (struct registry){.documents = {get_document}, .ref = *ref, .output = output};
+	*r = (struct registry){.documents = {get_document},
+		.ref = *ref,
+		.plain_http = plain_http,
+		.output = output};
 	reference_canonical(ref, r->name);
 	(void)snprintf(r->scope, sizeof(r->scope), "repository:%s:pull", ref->repository);
 	x = mirrors_parse(getenv("KOSA8_REGISTRY_MIRROR"), ref->registry, &r->mirrors, e);
 	if (x < 0)
 		return x;
+	for (size_t i = 0; i < r->mirrors.len; i++) {
+		endpoint_mirror_account(ref->registry, r->mirrors.urls[i], account);
+		auth_init(&r->accounts[r->accounts_len++], account);
+	}
+	if (r->mirrors.len == 0)
+		auth_init(&r->accounts[r->accounts_len++], ref->registry);
+	return 0;
+}
+
+int registry_look_up(struct registry *r, bool ask_helpers)
+{
+	int x = 0;
+
+	for (size_t i = 0; x == 0 && i < r->accounts_len; i++)
+		x = auth_look_up(&r->accounts[i], ask_helpers);
+	return x;
+}
+
+int registry_open(struct registry *r, struct err *e)
+{
 	return r->mirrors.len > 0 ? open_next_mirror(r, e)
-				  : endpoint_open(&r->endpoint, ref->registry, plain_http, r->scope,
-					    output, e);
+				  : endpoint_open(&r->endpoint, r->ref.registry, r->plain_http,
+					    &r->accounts[0], r->scope, r->output, e);
 }
 
 void registry_release(struct registry *r)
 {
 	endpoint_release(&r->endpoint);
+	while (r->accounts_len > 0)
+		auth_release(&r->accounts[--r->accounts_len]);
 }
 
 static bool another_may_have_it(const struct err *e)

@@ -19,14 +19,22 @@ struct registry {
 	char scope[REFERENCE_NAME_MAX + 32];
 	struct endpoint endpoint; /* that is asked now */
 	struct mirrors mirrors;
+	struct auth accounts[MIRRORS_MAX]; /* of each mirror; without mirrors one, the registry's */
+	size_t accounts_len;
+	bool plain_http;
 	size_t next_mirror;
 	char tried[240]; /* "HOST (WHY), ..." of those before */
 	struct output *output;
 };
 
-/* Makes no request. plain_http: no TLS, but for mirrors as they say. */
-int registry_open(struct registry *r, const struct reference *ref, bool plain_http,
+/* plain_http: no TLS, but for mirrors as they say. */
+int registry_init(struct registry *r, const struct reference *ref, bool plain_http,
 	struct output *output, struct err *e) must_check;
+/* The credentials for all hosts that may be asked, as auth_look_up() does for one. After this
+ * nothing of the user's is read, and no program of his started, but certificates. */
+int registry_look_up(struct registry *r, bool ask_helpers) must_check;
+/* Makes no request. */
+int registry_open(struct registry *r, struct err *e) must_check;
 void registry_release(struct registry *r);
 #define cleanup_registry __attribute__((cleanup(registry_release)))
 

@@ -107,7 +107,8 @@ static int start_codec(struct layer_stream *s, struct err *e)
 {
 	if (s->codec == CODEC_ZSTD) {
 		s->zstd = ZSTD_createDStream();
-		if (!s->zstd)
+		if (!s->zstd || ZSTD_isError(ZSTD_DCtx_setParameter(
+					s->zstd, ZSTD_d_windowLogMax, UNPACK_ZSTD_WINDOW_LOG)))
 			return err_set(e, ERR_LIMIT, ENOMEM, "out of memory for zstd");
 	}
 	return 0;
@@ -227,6 +228,13 @@ static int inflate_some(struct layer_stream *s, size_t *ret_len, struct err *e)
 	return 0;
 }
 
+static int window_too_large(struct err *e)
+{
+	(void)err_set(e, ERR_LIMIT, 0, "the layer's zstd window is larger than %u MiB",
+		(1u << UNPACK_ZSTD_WINDOW_LOG) >> 20);
+	return err_hint(e, "compress it with `zstd --long=%d` at most", UNPACK_ZSTD_WINDOW_LOG);
+}
+
 static int unzstd_some(struct layer_stream *s, size_t *ret_len, struct err *e)
 {
 	ZSTD_inBuffer in = {.src = s->in, .size = s->in_len};
@@ -238,8 +246,7 @@ static int unzstd_some(struct layer_stream *s, size_t *ret_len, struct err *e)
 		if (starting && !is_zstd(s))
 			return other_data(e);
 		if (ZSTD_getErrorCode(r) == ZSTD_error_frameParameter_windowTooLarge)
-			return err_set(
-				e, ERR_LIMIT, 0, "the layer's zstd window is larger than 128 MiB");
+			return window_too_large(e);
 		return err_set(e, ERR_CORRUPT, 0, "damaged zstd data: %s", ZSTD_getErrorName(r));
 	}
 	s->in_unit = r != 0;

@@ -12,7 +12,11 @@
 #include <sqfs/frag_table.h>
 #include <sqfs/super.h>
 
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION /* clang's, of a fuzzer */
+#define SQUASH_LOT 4				/* so that short inputs fill some */
+#else
 #define SQUASH_LOT 1024
+#endif
 
 struct squash {
 	struct squash_file file;

@@ -352,6 +352,19 @@ static int check_warning(struct layer *l, int status, struct err *e)
 	return archive_failed(l, e);
 }
 
+/* The name is there when it was the rest of the header that could not be read. */
+static int header_failed(struct layer *l, struct err *e)
+{
+	const char *name = l->entry ? archive_entry_pathname(l->entry) : NULL;
+	int r = archive_failed(l, e);
+
+	if (name && *name) {
+		set_shown(l, name);
+		return err_wrap(e, "entry \"%s\"", l->shown);
+	}
+	return l->shown[0] ? err_wrap(e, "after entry \"%s\"", l->shown) : r;
+}
+
 /* 1: an entry was applied, 0: the archive's end. */
 static int next_entry(struct layer *l, struct err *e)
 {
@@ -361,10 +374,8 @@ static int next_entry(struct layer *l, struct err *e)
 
 	if (status == ARCHIVE_EOF)
 		return 0;
-	if (status != ARCHIVE_OK && status != ARCHIVE_WARN) {
-		r = archive_failed(l, e);
-		return l->shown[0] ? err_wrap(e, "after entry \"%s\"", l->shown) : r;
-	}
+	if (status != ARCHIVE_OK && status != ARCHIVE_WARN)
+		return header_failed(l, e);
 	name = archive_entry_pathname(l->entry);
 	if (!name || !*name)
 		return err_set(e, ERR_INVALID, 0, "an entry without a name");

@@ -74,6 +74,7 @@
 #define UNPACK_XATTR_NAME_MAX 255     /* Linux's own limits (xattr(7)) */
 #define UNPACK_XATTR_VALUE_MAX 65536u /* bytes */
 #define UNPACK_XATTRS_BYTES_MAX (64u << 20) /* of all attributes of an image */
+#define UNPACK_ZSTD_WINDOW_LOG 27	    /* 128 MiB: zstd --ultra -22, --long=27 */
 #define UNPACK_SECONDS 7200		    /* by the clock, also while nothing is done */
 #define UNPACK_SECONDS_VARIABLE "KOSA8_UNPACK_SECONDS" /* of the environment: lowers it */
 #define UNPACK_CPU_SECONDS 900

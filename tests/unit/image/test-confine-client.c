@@ -46,7 +46,10 @@ static int run(int role, attempt *what)
 		struct err e;
 		(void)snprintf(images, sizeof(images), "%s", in("images"));
 		(void)snprintf(input, sizeof(input), "%s", in("input"));
-		const char *const readable[] = {"-", input, "/nosuchfile", NULL};
+		char link[PATH_SIZE], loop[PATH_SIZE];
+		(void)snprintf(link, sizeof(link), "%s", in("outside/to-linked"));
+		(void)snprintf(loop, sizeof(loop), "%s", in("outside/loop"));
+		const char *const readable[] = {"-", input, "/nosuchfile", loop, link, NULL};
 		if (role >= 0 &&
 			confine_image_worker((enum confine_image)role, images, readable, &e) < 0)
 			_exit(99);
@@ -119,6 +122,11 @@ static int try_read_input(void)
 	return read_file(in("input"));
 }
 
+static int try_read_through_link(void)
+{
+	return read_file(in("outside/to-linked"));
+}
+
 static int try_read_etc(void)
 {
 	return read_file("/etc/passwd");
@@ -132,6 +140,24 @@ static int try_socket(void)
 static int try_unix_socket(void)
 {
 	return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) >= 0 ? 0 : -1;
+}
+
+static int try_hidden_unix_socket(void)
+{
+	return syscall(SYS_socket, (1ll << 32) + AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) >= 0 ? 0
+											      : -1;
+}
+
+static int try_socketpair(void)
+{
+	int ends[2];
+
+	return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends);
+}
+
+static int try_netlink_socket(void)
+{
+	return socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, 0) >= 0 ? 0 : -1;
 }
 
 /* Nothing listens on the port: the refusal is the kernel's own, so the attempt was allowed. */
@@ -257,6 +283,7 @@ static void test_always(int role)
 	denied(role, try_new_privileges, "new privileges by exec");
 	allowed(role, try_work_inside, "the images folder");
 	allowed(role, try_read_input, "the input");
+	allowed(role, try_read_through_link, "what a link leads to");
 	allowed(role, try_unpack, "kosa8-unpack");
 	allowed(role, try_signal_child, "signal a child");
 }
@@ -280,7 +307,9 @@ static void make_top(void)
 	(void)snprintf(top, sizeof(top), "%s/test-confine-XXXXXX",
 		getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
 	if (!mkdtemp(top) || mkdir(in("images"), 0700) < 0 || mkdir(in("outside"), 0700) < 0 ||
-		make_file("outside/there") < 0 || make_file("input") < 0)
+		make_file("outside/there") < 0 || make_file("input") < 0 ||
+		make_file("outside/linked") < 0 || symlink("linked", in("outside/to-linked")) < 0 ||
+		symlink("loop", in("outside/loop")) < 0)
 		abort();
 	char command[2 * PATH_SIZE];
 	(void)snprintf(command, sizeof(command), "cp /bin/true '%s'", in("outside/program"));
@@ -299,6 +328,10 @@ int main(void)
 	denied(CONFINE_ARCHIVE, try_socket, "a TCP socket");
 	denied(CONFINE_ARCHIVE, try_unix_socket, "a Unix socket");
 	allowed(CONFINE_PULL, try_connect, "connect");
+	denied(CONFINE_PULL, try_unix_socket, "a Unix socket");
+	denied(CONFINE_PULL, try_hidden_unix_socket, "a Unix socket with high bits");
+	allowed(CONFINE_PULL, try_socketpair, "a pair of sockets");
+	allowed(CONFINE_PULL, try_netlink_socket, "a netlink socket");
 	printf("# Landlock ABI %ld\n", abi);
 	if (abi >= 1) {
 		test_landlock(CONFINE_PULL, abi);

@@ -220,7 +220,11 @@ static void test_zstd(void)
 	/* A frame header that asks for a window of 2^31 bytes. */
 	buf_reset(&packed);
 	buf_put(&packed, "\x28\xb5\x2f\xfd\x00\xa8\x01\0\0", 9);
-	refused(read_all(NULL), ERR_LIMIT, "window", "a window of 2 GiB");
+	refused(read_all(NULL), ERR_LIMIT, "window is larger than 128 MiB", "a window of 2 GiB");
+	packed.data[5] = 0x89;
+	refused(read_all(NULL), ERR_LIMIT, "window is larger than 128 MiB", "of 144 MiB");
+	packed.data[5] = 0x88;
+	OK(read_all(NULL) >= 0, "control: of 128 MiB");
 }
 
 static void test_others(void)

@@ -268,7 +268,8 @@ static void test_damage(void)
 	start();
 	put_header(&layer, &(struct item){.type = '0', .name = "huge"}, 1ull << 63);
 	put_end(&layer);
-	refused(image_raw(&im, &layer), ERR_CORRUPT, "size overflow", "2^63 bytes");
+	refused(image_raw(&im, &layer), ERR_CORRUPT,
+		"layer 1: entry \"huge\": damaged tar: Tar entry size overflow", "2^63 bytes");
 	start();
 	put_header(&layer, &(struct item){.type = '0', .name = "huge"}, 1ull << 40);
 	put_end(&layer);
