@@ -417,8 +417,8 @@ def test_two_names_of_one_digest(t):
 def test_a_second_pull_asks_little(t):
     # Nested indexes that name no platform are tried one after the other; only the right one is kept.
     for fault, answer in (("ok", ["HEAD"]), ("index", ["HEAD"]), ("index-nested", ["HEAD", "GET"]),
-                          ("head-refused", ["HEAD", "GET"]), ("head-silent", ["HEAD", "GET"]),
-                          ("head-lies", ["HEAD", "GET"])):
+                          ("head-refused", ["HEAD", "GET"]), ("head-unknown", ["HEAD", "GET"]),
+                          ("head-silent", ["HEAD", "GET"]), ("head-lies", ["HEAD", "GET"])):
         here = Test(t.folder, t.server)
         first = here.pulls(fault)
         since = len(here.server.requests(f"/{fault}/"))

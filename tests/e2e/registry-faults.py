@@ -52,6 +52,7 @@ FAULTS = {
     "drip": "a layer's body goes on with one byte every 100 ms",
     "drip-header": "the header of a layer's answer does",
     "head-refused": "HEAD is answered with 405",
+    "head-unknown": "HEAD is answered with 501",
     "head-silent": "HEAD does not tell the digest",
     "head-lies": "HEAD tells another digest",
     "other": "another image, whose lower layer is the same",
@@ -443,8 +444,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             media_type = json.loads(data).get("mediaType", "application/json")
         except ValueError:
             media_type = "application/json"
-        if content.fault == "head-refused" and self.command == "HEAD":
-            return self.fail(405, "UNSUPPORTED")
+        if content.fault in ("head-refused", "head-unknown") and self.command == "HEAD":
+            return self.fail(405 if content.fault == "head-refused" else 501, "UNSUPPORTED")
         named = {} if content.fault == "head-silent" else {"Docker_Content_Digest": sha(
             b"another" if content.fault == "head-lies" else data)}
         return self.answer(200, data, media_type, length=content.fault != "no-length", **named)

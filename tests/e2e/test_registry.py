@@ -14,7 +14,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 WORKS = ["ok", "no-length", "short-once", "range-ignored", "range-wrong", "range-refused", "redirect",
          "token", "token-expires", "rate-once", "error-twice", "index", "index-nested",
-         "index-unnamed", "docker", "zstd", "head-refused", "head-silent", "head-lies"]
+         "index-unnamed", "docker", "zstd", "head-refused", "head-unknown", "head-silent", "head-lies"]
 # Each with words that the message has to hold; "a|b": one of them.
 FAILS = {
     "short-body": ["short|early|incomplete|bytes"],

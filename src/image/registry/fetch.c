@@ -119,7 +119,8 @@ static int try_again(struct fetcher *x, struct fetch *f, uint64_t after_ms, stru
 {
 	if (f->sink->offset(f->sink) > f->started_at)
 		f->tries = 0;
-	if ((f->once && x->status == 0) || f->tries >= x->tries || f->tries_all >= FETCH_TRIES_ALL)
+	if ((f->once && x->status == 0) || (f->head && x->status >= 500) || f->tries >= x->tries ||
+		f->tries_all >= FETCH_TRIES_ALL)
 		return err_code(e);
 	unsigned doublings = f->tries > 0 ? f->tries - 1 : 0;
 	uint64_t pause = after_ms > 0 ? after_ms : x->retry_ms << doublings;

@@ -230,7 +230,8 @@ int registry_head(struct registry *r, char digest[static REFERENCE_DIGEST_SIZE],
 
 	memory_init(&none, r->name, 0, NULL, MANIFEST_BYTES_MAX);
 	int x = get_from_endpoint(r, "manifests", r->ref.tag, &f, e);
-	if (x < 0 && r->next_mirror < r->mirrors.len)
+	/* A server that answers may know GET. */
+	if (x < 0 && (r->next_mirror < r->mirrors.len || r->endpoint.fetcher.status >= 500))
 		e->kind = ERR_NOT_FOUND;
 	if (x < 0)
 		return x;
