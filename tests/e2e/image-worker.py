@@ -380,6 +380,8 @@ def test_killed_at_any_point(t):
             killed += 1
         end_with(process, signal.SIGKILL)
         for name in t.blobs():
+            if name.endswith(".tmp"):  # has no name yet; the sweep removes it
+                continue
             with open(t.path("blobs", "sha256", name), "rb") as f:
                 equal(hashlib.sha256(f.read()).hexdigest(), name, f"blob after {number} pulls")
         check(len(t.listed("claims")) <= 1 and len(t.listed("partial")) <= 2 and
