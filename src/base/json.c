@@ -113,6 +113,17 @@ int json_get_array(const json_t *o, const char *key, size_t max, json_t **ret, s
 	return 0;
 }
 
+int json_get_array_or_null(
+	const json_t *o, const char *key, size_t max, json_t **ret, struct err *e)
+{
+	json_t *v = json_object_get(o, key);
+
+	if (v && !json_is_null(v))
+		return json_get_array(o, key, max, ret, e);
+	*ret = NULL;
+	return 0;
+}
+
 int json_get_object(const json_t *o, const char *key, json_t **ret, struct err *e)
 {
 	json_t *v = json_object_get(o, key);

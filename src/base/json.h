@@ -35,6 +35,9 @@ int json_get_bool_or(
 /* A required array of at most max elements / object; borrowed. */
 int json_get_array(
 	const json_t *o, const char *key, size_t max, json_t **ret, struct err *e) must_check;
+/* The same; missing or null: *ret is NULL, which jansson takes as an empty one. */
+int json_get_array_or_null(
+	const json_t *o, const char *key, size_t max, json_t **ret, struct err *e) must_check;
 int json_get_object(const json_t *o, const char *key, json_t **ret, struct err *e) must_check;
 /* An array of strings as a NULL-terminated malloc'ed vector (free with strv_free of base/strv.h);
  * a missing or null key gives an empty vector. */

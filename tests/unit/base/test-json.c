@@ -98,6 +98,13 @@ static void test_lists(void)
 	OK(json_get_array(o, "a", 2, &item, &e) == 0 && json_array_size(item) == 2, "an array");
 	OK(json_get_array(o, "a", 1, &item, &e) < 0 && e.kind == ERR_LIMIT, "too many");
 	OK(json_get_array(o, "o", 9, &item, &e) < 0, "an object is none");
+	OK(json_get_array_or_null(o, "a", 2, &item, &e) == 0 && json_array_size(item) == 2,
+		"an array that may be missing");
+	OK(json_get_array_or_null(o, "n", 2, &item, &e) == 0 && !item, "null");
+	item = o;
+	OK(json_get_array_or_null(o, "x", 2, &item, &e) == 0 && !item, "missing");
+	OK(json_get_array_or_null(o, "a", 1, &item, &e) < 0 && e.kind == ERR_LIMIT, "too many");
+	OK(json_get_array_or_null(o, "o", 9, &item, &e) < 0, "an object is neither");
 	OK(json_get_object(o, "o", &item, &e) == 0 && json_is_object(item), "an object");
 	OK(json_get_object(o, "a", &item, &e) < 0, "an array is none");
 	OK(json_get_strv_or_empty(o, "a", 2, 5, &v, &e) == 0 && strv_len(v) == 2 &&
