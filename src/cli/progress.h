@@ -82,7 +82,7 @@ void progress_draw(struct progress *p, size_t columns, size_t rows, int64_t now_
 /* All of it is here, whether it came now or before. */
 static inline bool progress_complete(const struct progress_layer *l)
 {
-	return l->here || (l->size > 0 && l->done >= l->size);
+	return l->here || l->done >= l->size;
 }
 /* Takes in how many bytes there are now; per_s is a moving average. */
 void progress_rate(struct progress_rate *r, uint64_t bytes, int64_t now_ms);

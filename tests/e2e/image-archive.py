@@ -582,6 +582,10 @@ def test_import(t):
     here.fails("not_found", args=("import", "/nosuchfile"))
     here.fails("invalid", "not valid JSON", args=("import", "--config", "{", t.file(tar)))
     here.fails("corrupt", args=("import", t.file(gzip.compress(tar)[:-20])))
+    here.fails("invalid", "it is empty", "has failed", args=("import", "-"), data=b"")
+    here.fails("invalid", "it is empty", args=("import", t.file(zstd(b""))))
+    here.good(here.run("import", t.file(bytes(1024))))  # control: a tar without files
+    here = t.fresh()
     here.fails("corrupt", args=("import", t.file(tar[:60_000])))
 
 

@@ -172,6 +172,35 @@ def test_awkward(work):
         ok(digest(f.read()) == first, "the same bytes from other compressions")
 
 
+# Where umoci takes a layer, so do we: layers that change nothing, and ends of tars.
+FILE = l.file("file", b"content")
+ENDS = [b"", l.ZEROS, 2 * l.ZEROS, 20 * l.ZEROS, bytes(1 << 20), l.file("no-end", b"1"),
+        l.file("one-block", b"2") + l.ZEROS, l.file("no-padding", b"3")[:513], l.folder("folder")]
+
+
+def test_ends(work):
+    names = ["/file", "/folder", "/no-end", "/no-padding", "/one-block"]
+    tars = [FILE + 2 * l.ZEROS, *ENDS]
+    for what, codec in (("plain", bytes), ("gzip", l.gz), ("zstd", l.zstd),
+                        ("gzip members, some empty", l.in_parts(l.gz, 3)),
+                        ("zstd frames, some empty", l.in_parts(l.zstd, 3))):
+        code, report = unpack(work, [codec(tar) for tar in tars])
+        ok(code == 0 and report[-1]["layer_diff_ids"] == ["sha256:" + digest(x) for x in tars],
+           f"ends of tars, {what}", report[-1])
+        paths = ["/" + path.strip("/") for _, path in image_paths(f"{work}/out.sqfs")] if code == 0 else []
+        ok(sorted(x for x in paths if x != "/") == names, f"all files are there, {what}", paths)
+    code, report = unpack(work, [b"", l.gz(b""), l.zstd(b"")])
+    ok(code == 0 and report[-1]["entries"] == 1 and report[-1]["tar_bytes"] == 0,
+       "layers of no bytes alone: an empty image", report[-1])
+    for what, tar in (("a cut content", FILE[:515]), ("a cut header", FILE + FILE[:300]),
+                      ("a byte behind a zero block", FILE + l.ZEROS + b"x"),
+                      ("a cut end block", FILE + bytes(100)), ("less than a block", bytes(100)),
+                      ("an entry behind a zero block", FILE + l.ZEROS + FILE)):
+        code, report = unpack(work, [FILE, l.in_parts(l.gz, 3)(tar)])
+        ok(code == 1 and report[-1]["error"]["kind"] == "corrupt" and
+           report[-1]["error"]["what"].startswith("layer 2: "), f"{what}: refused", report[-1])
+
+
 def umoci_rootfs(work, tars):
     layout = f"{work}/layout"
     tool("umoci", "init", "--layout", layout)
@@ -341,6 +370,7 @@ def main():
             return f"{top}/{name}"
         test_awkward(work("awkward"))
         test_hostile(work("hostile"))
+        test_ends(work("ends"))
         test_descriptors(work("descriptors"))
         test_killed(work("killed"))
         test_limits(work("limits"))
@@ -348,6 +378,7 @@ def main():
         test_progress(work("progress"))
         if os.geteuid() == 0 and shutil.which("umoci"):
             compare_umoci(work("umoci"), l.AWKWARD, "awkward layers")
+            compare_umoci(work("umoci-ends"), [FILE, *ENDS], "ends of tars")
         else:
             ok(True, "compared with umoci # SKIP not root, or no umoci")
     print(f"1..{tests}")

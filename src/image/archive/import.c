@@ -8,6 +8,7 @@
 #include "synthesis.h"
 
 #include "../../base/fd.h"
+#include "../../base/hash.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -61,6 +62,20 @@ static int put_config(struct buf *b, const struct image_config *config, struct e
 	return buf_failed(b) ? err_errno(e, ENOMEM, "making the configuration") : 0;
 }
 
+/* As a layer, nothing would do; as a root file system it is what a tar that failed left of a pipe.
+ */
+static int check_content(const json_t *diff_ids, struct err *e)
+{
+	char hex[SHA256_HEX_SIZE];
+	const char *id = json_string_value(json_array_get(diff_ids, 0));
+
+	sha256_hex_of("", 0, hex);
+	if (id && strcmp(id + strlen("sha256:"), hex) != 0)
+		return 0;
+	(void)err_set(e, ERR_INVALID, 0, "it is empty, not even a tar archive without files");
+	return err_hint(e, "look whether the command that made it has failed");
+}
+
 /* The image, once its layer was unpacked and the configuration is whole. */
 static int make_image(const struct workdir *w, struct image_config *config,
 	const struct copied *content, struct image *ret, struct err *e)
@@ -74,6 +89,7 @@ static int make_image(const struct workdir *w, struct image_config *config,
 		return err_errno(e, errno, "cannot open what was copied");
 	cleanup_converted struct converted made = {0};
 	if ((r = convert_layers(w, &layer, 1, &made, e)) < 0 ||
+		(r = check_content(made.diff_ids, e)) < 0 ||
 		(r = put_diff_ids(config, made.diff_ids, e)) < 0 ||
 		(r = put_config(&b, config, e)) < 0 ||
 		(r = synthesis_layer(layer, content, &d, e)) < 0)

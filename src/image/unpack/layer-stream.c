@@ -89,8 +89,6 @@ static int detect(struct layer_stream *s, struct err *e)
 		{"PK\x03\x04", 4, "zip"},
 	};
 
-	if (s->in_len == 0)
-		return err_set(e, ERR_CORRUPT, 0, "the layer is empty");
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 		if (starts_with(s, others[i].magic, others[i].len))
 			return err_set(e, ERR_UNSUPPORTED, 0,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The uncompressed bytes of one layer's file, with their digest: plain, gzip (RFC 1952, members one
- * after the other) or zstd (RFC 8878), found by magic. ISA-L and libzstd are used directly, because
- * libarchive's gzip filter neither checks the CRC nor notices what follows the last member. ISA-L's
- * igzip takes half of zlib's time or less.
+ * after the other) or zstd (RFC 8878), found by magic; any of them may be of no bytes. ISA-L and
+ * libzstd are used directly, because libarchive's gzip filter neither checks the CRC nor notices
+ * what follows the last member. ISA-L's igzip takes half of zlib's time or less.
  */
 #ifndef KOSA8_IMAGE_UNPACK_LAYER_STREAM_H
 #define KOSA8_IMAGE_UNPACK_LAYER_STREAM_H

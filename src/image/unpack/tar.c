@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 
 #define SHOWN_NAME_SIZE 100 /* of an entry's name, escaped, in an error */
+#define TAIL_SIZE 512	    /* libarchive looks at one block at a time */
 
 struct layer {
 	struct archive *a;
@@ -30,9 +31,13 @@ struct layer {
 	struct archive_entry *entry;
 	const unsigned char *chunk; /* the last one that libarchive got */
 	size_t chunk_len;
+	unsigned char tail[TAIL_SIZE]; /* what came before that chunk: its end */
+	size_t tail_len;
 	char shown[SHOWN_NAME_SIZE + 4]; /* the current entry's name, for errors */
 	struct err stream_err;		 /* why read_chunk() failed */
 	bool stream_failed;
+	bool stream_ended;
+	bool padding_cut; /* the tar ends after the content of its last file */
 };
 
 static void layer_release(struct layer *l)
@@ -42,17 +47,33 @@ static void layer_release(struct layer *l)
 	layer_stream_free(l->stream);
 }
 
+/* What libarchive asked for more without using is still looked at: the chunk is about to go. */
+static void save_tail(struct layer *l)
+{
+	size_t add = l->chunk_len < TAIL_SIZE ? l->chunk_len : TAIL_SIZE;
+	size_t keep = l->tail_len < TAIL_SIZE - add ? l->tail_len : TAIL_SIZE - add;
+
+	if (add == 0)
+		return;
+	memmove(l->tail, l->tail + l->tail_len - keep, keep);
+	memcpy(l->tail + keep, l->chunk + l->chunk_len - add, add);
+	l->tail_len = keep + add;
+}
+
 /* archive_read_callback */
 static la_ssize_t read_chunk(struct archive *a, void *ctx, const void **ret)
 {
 	struct layer *l = ctx;
 	size_t len;
 
+	save_tail(l);
+	l->chunk_len = 0;
 	if (l->stream_failed || layer_stream_next(l->stream, ret, &len, &l->stream_err) < 0) {
 		l->stream_failed = true;
 		archive_set_error(a, EIO, "read error");
 		return -1;
 	}
+	l->stream_ended = len == 0;
 	l->chunk = *ret;
 	l->chunk_len = len;
 	return (la_ssize_t)len;
@@ -186,6 +207,10 @@ static int copy_blocks(struct layer *l, uint64_t size, struct err *e)
 		int r = archive_read_data_block(l->a, &data, &len, &offset);
 		if (r == ARCHIVE_EOF)
 			return put_hole(l, at, size, e);
+		if (r != ARCHIVE_OK && at == size && l->stream_ended) {
+			l->padding_cut = true;
+			return 0;
+		}
 		if (r != ARCHIVE_OK)
 			return archive_failed(l, e);
 		if (offset < 0 || (uint64_t)offset < at || (uint64_t)offset > size ||
@@ -391,6 +416,11 @@ static bool all_zero(const unsigned char *p, size_t len)
 	return len == 0 || (p[0] == 0 && memcmp(p, p + 1, len - 1) == 0);
 }
 
+static int goes_on(struct err *e)
+{
+	return err_set(e, ERR_CORRUPT, 0, "the tar goes on after its end");
+}
+
 /* What follows the archive's end is part of the digest, and must be padding: first what libarchive
  * has but did not use, then what it never asked for. */
 static int read_padding(struct layer *l, struct err *e)
@@ -399,9 +429,12 @@ static int read_padding(struct layer *l, struct err *e)
 		l->totals->tar_bytes - l->tar_start - (uint64_t)archive_filter_bytes(l->a, 0);
 	const unsigned char *p;
 	size_t len = unused < l->chunk_len ? (size_t)unused : l->chunk_len;
+	size_t before = unused - len < l->tail_len ? (size_t)(unused - len) : l->tail_len;
 	const void *data;
 	int r = 0;
 
+	if (!all_zero(l->tail + l->tail_len - before, before))
+		return goes_on(e);
 	p = l->chunk + l->chunk_len - len;
 	while (r == 0 && all_zero(p, len)) {
 		r = layer_stream_next(l->stream, &data, &len, e);
@@ -409,7 +442,7 @@ static int read_padding(struct layer *l, struct err *e)
 			return r;
 		p = data;
 	}
-	return err_set(e, ERR_CORRUPT, 0, "the tar goes on after its end");
+	return goes_on(e);
 }
 
 static int apply(struct layer *l, struct err *e)
@@ -420,14 +453,16 @@ static int apply(struct layer *l, struct err *e)
 	if (!l->a || archive_read_support_format_tar(l->a) != ARCHIVE_OK)
 		return err_set(e, ERR_LIMIT, ENOMEM, "out of memory for libarchive");
 	if (archive_read_open(l->a, l, NULL, read_chunk, NULL) != ARCHIVE_OK) {
+		if (l->stream_ended && l->totals->tar_bytes == l->tar_start)
+			return 0; /* no bytes: nothing changes */
 		if (!l->stream_failed && archive_errno(l->a) != ENOMEM)
 			return err_set(e, ERR_CORRUPT, 0, "the layer is not a tar archive");
 		return archive_failed(l, e);
 	}
 	do
 		r = next_entry(l, e);
-	while (r > 0);
-	return r == 0 ? read_padding(l, e) : r;
+	while (r > 0 && !l->padding_cut);
+	return r >= 0 ? read_padding(l, e) : r;
 }
 
 int tar_apply(int fd, struct tree *t, const struct tar_options *options, struct tar_totals *totals,

@@ -227,6 +227,37 @@ static void test_zstd(void)
 	OK(read_all(NULL) >= 0, "control: of 128 MiB");
 }
 
+static void nothing_is_digested(void)
+{
+	char want[SHA256_HEX_SIZE];
+
+	sha256_hex_of("", 0, want);
+	EQ_STR(digest, want, "its digest");
+	EQ_INT(total, 0, "its size");
+}
+
+static void test_nothing(put_fn *put, const char *what)
+{
+	size_t whole = plain.len;
+
+	buf_reset(&packed);
+	put("", 0);
+	plain.len = 0;
+	EQ_INT(read_all(NULL), 0, what);
+	nothing_is_digested();
+	size_t one = packed.len;
+	put("", 0);
+	put("", 0);
+	EQ_INT(read_all(NULL), 0, "three times nothing");
+	nothing_is_digested();
+	packed.len = one;
+	buf_put(&packed, "garbage", 7);
+	refused(read_all(NULL), ERR_CORRUPT, "goes on with something else", "garbage behind it");
+	packed.len = one - 1;
+	refused(read_all(NULL), ERR_CORRUPT, "the layer is cut", "cut by one byte");
+	plain.len = whole;
+}
+
 static void test_others(void)
 {
 	static const struct {
@@ -246,7 +277,11 @@ static void test_others(void)
 	buf_put(&packed, plain.data, plain.len);
 	EQ_INT(read_all(NULL), 0, "no compression");
 	buf_reset(&packed);
-	refused(read_all(NULL), ERR_CORRUPT, "the layer is empty", "nothing");
+	size_t whole = plain.len;
+	plain.len = 0;
+	EQ_INT(read_all(NULL), 0, "nothing");
+	nothing_is_digested();
+	plain.len = whole;
 }
 
 static void test_bomb(put_fn *put)
@@ -279,6 +314,8 @@ int main(void)
 	test_gzip();
 	test_zstd();
 	test_others();
+	test_nothing(put_gzip, "gzip of nothing");
+	test_nothing(put_zstd, "zstd of nothing");
 	test_bomb(put_gzip);
 	test_bomb(put_zstd);
 	buf_release(&plain);

@@ -250,18 +250,12 @@ static void test_damage(void)
 	buf_put(&layer, deep, 20000);
 	refused(image_raw(&im, &layer), ERR_CORRUPT, "not a tar", "no tar at all");
 	start();
-	refused(image_raw(&im, &layer), ERR_CORRUPT, "the layer is empty", "no bytes");
-	start();
 	put_items(&layer, &(struct item)FILE_("a", "1"), 1);
 	buf_put(&layer, (char[8192]){0}, 8192);
 	EQ_INT(image_raw(&im, &layer), 0, "padding after the end");
 	buf_put(&layer, "x", 1);
 	refused(image_raw(&im, &layer), ERR_CORRUPT, "the tar goes on after its end",
 		"something else after the end");
-	start();
-	put_end(&layer);
-	EQ_INT(image_raw(&im, &layer), 0, "a tar without entries");
-	ends_as("", "is an empty layer");
 	start();
 	buf_put(&records, "9999 path=a\n", 12);
 	refused(apply_with_records("x", ""), ERR_CORRUPT, "pax", "a pax header that lies");
@@ -285,6 +279,73 @@ static void test_damage(void)
 	refused(image_raw(&im, &layer), ERR_INVALID, "entry \"a\\x1b[1m/x\"",
 		"control characters in an error");
 	free(deep);
+}
+
+static void put_zeros(size_t len)
+{
+	memset(buf_extend(&layer, len), 0, len);
+}
+
+static void test_nothing(void)
+{
+	static const size_t zeros[] = {0, 512, 1024, 1536, 10240, 1 << 20, (1 << 20) + 1};
+	char what[64];
+
+	for (size_t i = 0; i < sizeof(zeros) / sizeof(zeros[0]); i++) {
+		start();
+		OK(LAYER(&im, FILE_("a", "1")) == 0, "a layer");
+		put_zeros(zeros[i]);
+		(void)snprintf(what, sizeof(what), "one of %zu zeros over it", zeros[i]);
+		EQ_INT(image_raw(&im, &layer), 0, what);
+		OK(LAYER(&im, FILE_("b", "2")) == 0, "and a third");
+		ends_as("f 644 a=1\nf 644 b=2\n", "changes nothing");
+	}
+	start();
+	put_zeros(511);
+	refused(image_raw(&im, &layer), ERR_CORRUPT, "not a tar", "less than a block of zeros");
+	start();
+	put_zeros(512);
+	buf_put(&layer, "x", 1);
+	refused(image_raw(&im, &layer), ERR_CORRUPT, "the tar goes on after its end",
+		"something after a zero block");
+}
+
+/* Bytes of a layer that has a file of 9 bytes last, cut to len. */
+static int apply_cut(size_t len)
+{
+	start();
+	put_item(&layer, &(struct item)FILE_("a", "1"));
+	put_item(&layer, &(struct item)FILE_("b", "content.b"));
+	put_end(&layer);
+	layer.len = len;
+	return image_raw(&im, &layer);
+}
+
+/* Where a tar may end: after an entry, with or without end blocks and padding. */
+static void test_ends(void)
+{
+	static const size_t whole[] = {
+		512 * 4 + 1024, 512 * 4 + 512, 512 * 4, 512 * 4 - 1, 512 * 3 + 100, 512 * 3 + 9};
+	char what[64];
+
+	for (size_t i = 0; i < sizeof(whole) / sizeof(whole[0]); i++) {
+		(void)snprintf(what, sizeof(what), "a tar of %zu bytes", whole[i]);
+		EQ_INT(apply_cut(whole[i]), 0, what);
+		ends_as("f 644 a=1\nf 644 b=content.b\n", "has both files");
+	}
+	EQ_INT(apply_cut(512 * 2), 0, "a tar without its last entry");
+	ends_as("f 644 a=1\n", "has the other");
+	refused(apply_cut(512 * 3 + 8), ERR_CORRUPT, "entry \"b\": damaged tar",
+		"cut in the content");
+	refused(apply_cut(512 * 3), ERR_CORRUPT, "entry \"b\": damaged tar", "without content");
+	refused(apply_cut(512 * 2 + 300), ERR_CORRUPT, "after entry \"a\": damaged tar",
+		"cut in a header");
+	refused(apply_cut(512 * 4 + 100), ERR_CORRUPT, "after entry \"b\": damaged tar",
+		"cut in an end block");
+	start();
+	record("path", "a");
+	put_pax(&layer, 'x', &records);
+	refused(image_raw(&im, &layer), ERR_CORRUPT, "damaged tar", "a pax header without entry");
 }
 
 /* A pax path: the header's own is too short. */
@@ -375,6 +436,8 @@ int main(void)
 	test_xattr_limits();
 	test_sparse();
 	test_damage();
+	test_nothing();
+	test_ends();
 	test_limits();
 	test_counts();
 	buf_release(&layer);
