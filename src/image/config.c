@@ -184,7 +184,8 @@ static int reduce_rootfs(json_t *to, const json_t *from, size_t layers, struct e
 
 	if ((r = json_get_object(from, "rootfs", &rootfs, e)) < 0 ||
 		(r = json_get_str(rootfs, "type", 32, &type, e)) < 0 ||
-		(r = json_get_array(rootfs, "diff_ids", MANIFEST_LAYERS_MAX, &diff_ids, e)) < 0)
+		(r = json_get_array_or_null(
+			 rootfs, "diff_ids", MANIFEST_LAYERS_MAX, &diff_ids, e)) < 0)
 		return err_wrap(e, "the image's configuration");
 	if (strcmp(type, "layers") != 0)
 		return err_set(e, ERR_UNSUPPORTED, 0, "the image's root is not made of layers");
@@ -197,7 +198,9 @@ static int reduce_rootfs(json_t *to, const json_t *from, size_t layers, struct e
 			return err_set(e, ERR_PROTOCOL, 0,
 				"the image's configuration: diff_id %zu is not a SHA-256 digest",
 				i + 1);
-	json_t *copy = json_pack("{s:s, s:O}", "type", "layers", "diff_ids", diff_ids);
+	/* Docker leaves out diff_ids when there are none. */
+	json_t *copy = json_pack("{s:s, s:o}", "type", "layers", "diff_ids",
+		diff_ids ? json_incref(diff_ids) : json_array());
 	return json_object_set_new(to, "rootfs", copy) < 0 ? no_memory(e) : 0;
 }
 

@@ -16,7 +16,7 @@ static struct blob *find(const struct layer_set *s, const char *digest)
 int layer_set_init(
 	struct layer_set *s, const struct manifest *m, const struct images *i, struct err *e)
 {
-	s->items = calloc(m->len, sizeof(*s->items));
+	s->items = calloc(m->len ? m->len : 1, sizeof(*s->items));
 	if (!s->items)
 		return err_errno(e, ENOMEM, "%zu layers", m->len);
 	for (size_t n = 0; n < m->len; n++) {

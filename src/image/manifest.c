@@ -193,12 +193,9 @@ static int parse_image(const json_t *o, struct manifest *m, struct err *e)
 	if (json_array_size(json_object_get(o, "layers")) > MANIFEST_LAYERS_MAX)
 		return err_set(
 			e, ERR_LIMIT, 0, "the image has more than %d layers", MANIFEST_LAYERS_MAX);
-	if ((r = json_get_array(o, "layers", MANIFEST_LAYERS_MAX, &layers, e)) < 0 ||
-		(r = parse_descriptors(layers, false, m, e)) < 0)
-		return r;
-	if (m->len == 0)
-		return err_set(e, ERR_UNSUPPORTED, 0, "the image has no layers");
-	return 0;
+	/* null: what Go's tools write for none. */
+	r = json_get_array_or_null(o, "layers", MANIFEST_LAYERS_MAX, &layers, e);
+	return r < 0 ? r : parse_descriptors(layers, false, m, e);
 }
 
 /* Decides by the document's mediaType, then the transport's, then the shape. A document that has

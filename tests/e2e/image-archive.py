@@ -816,6 +816,52 @@ def raw_header(name, size, kind=b"0"):
     return bytes(head)
 
 
+def empty_image(*pack):
+    """A layer, and over it one of no bytes for each of pack; without pack no layers at all."""
+    image = Image(layers=len(pack) + 1 if pack else 0, pack=(bytes, *pack))
+    image.tars[1:] = [b"" for _ in pack]
+    image.layers[1:] = [p(b"") for p in pack]
+    config = json.loads(image.config)
+    config["rootfs"]["diff_ids"] = [sha(tar) for tar in image.tars]
+    image.config = compact(config)
+    manifest = json.loads(image.manifest)
+    manifest["config"].update(digest=sha(image.config), size=len(image.config))
+    for d, data in zip(manifest["layers"], image.layers):
+        d.update(digest=sha(data), size=len(data))
+    image.manifest = compact(manifest)
+    image.digest = sha(image.manifest)
+    return image
+
+
+def test_layers_of_nothing(t):
+    one = t.fresh()
+    golden = one.sqfs(one.loads(one.file(tar_of(docker_archive((Image(layers=1), ["a:1"]))))))
+    for image, same in ((empty_image(bytes), True), (empty_image(gzip.compress), True),
+                        (empty_image(zstd), True), (empty_image(bytes, gzip.compress, bytes), True),
+                        (empty_image(), False)):
+        here = t.fresh()
+        name = "example.com/empty:1"
+        here.loads(here.file(tar_of(layout(image.blobs(), [image.entry(name=name)]))), (image.digest, name))
+        equal(here.sqfs(image.digest) == golden, same, "the file system of the first layer alone")
+        saved = here.saves(f"{image.digest}={name}")
+        t.fresh().loads(saved, (image.digest, name))
+        equal(skopeo_dir(t, f"oci-archive:{saved}:1")[0], image.manifest, "what skopeo reads")
+        shown = here.run("show", image.digest).last
+        equal(len(shown["manifest"]["layers"]), len(image.layers), "layers that are shown")
+        docker = t.fresh()
+        digest = docker.loads(docker.file(tar_of(docker_archive((image, [name])))), (None, name))
+        equal(docker.sqfs(digest), here.sqfs(image.digest), "the same from docker's form")
+    # As docker itself saves an image without layers.
+    config = json.loads(image.config)
+    del config["rootfs"]["diff_ids"]
+    items = [{"Config": "c.json", "RepoTags": ["a:1"], "Layers": None}]
+    members = [("c.json", compact(config)), ("manifest.json", json.dumps(items).encode())]
+    docker = t.fresh()
+    digest = docker.loads(docker.file(tar_of(members)), (None, "docker.io/library/a:1"))
+    equal(docker.sqfs(digest), here.sqfs(image.digest), "docker's own")
+    t.refuses([*members[:1], ("manifest.json", b'[{"Config":"c.json","Layers":{}}]')], "protocol", "Layers")
+
+
 def test_hostile_names(t):
     image = Image()
     good = docker_archive((image, ["a:1"]))

@@ -251,6 +251,31 @@ def test_answers_that_are_only_odd(t):
             raise Failure(f"{fault}: {e}")
 
 
+def test_layers_of_nothing(t):
+    """Change nothing; no layers at all are an empty root file system."""
+    for fault in ("empty-plain", "empty-gzip", "empty-zstd"):
+        try:
+            here = Test(t.folder, t.server)
+            here.good(here.run("pull", here.name(fault)), Test.golden)
+            check(here.run("pull", here.name(fault)).last["cached"], "the second pull finds it")
+        except Failure as e:
+            raise Failure(f"{fault}: {e}")
+    made = set()
+    for fault in ("no-layers", "null-layers"):
+        try:
+            here = Test(t.folder, t.server)
+            result = here.run("pull", here.name(fault))
+            made.add(here.good(result))
+            equal(result.last["config"]["rootfs"]["diff_ids"], [], "diff_ids")
+            equal(len(result.last["blobs"]), 2, "manifest and configuration")
+            again = here.run("pull", here.name(fault))
+            check(again.last["cached"] and not result.last["cached"], f"cached: {again}")
+        except Failure as e:
+            raise Failure(f"{fault}: {e}")
+    equal(len(made), 1, "different file systems")
+    t.refuses("empty-wrong", "corrupt", "layer sha256:", "another digest")
+
+
 def test_resume_within_a_pull(t):
     t.pulls("short-once")
     ranges = [r["range"] for r in t.server.requests("/short-once/app/blobs/") if r["range"]]

@@ -63,6 +63,12 @@ FAULTS = {
     "broken-gzip": "a layer with the right digest, whose gzip stream is cut",
     "zstd": "a layer that is compressed with zstd",
     "broken-zstd": "the same, cut, with the right digest",
+    "empty-plain": "a third layer of no bytes",
+    "empty-gzip": "a third layer that is gzip of no bytes",
+    "empty-zstd": "a third layer that is zstd of no bytes",
+    "no-layers": "an image without layers",
+    "null-layers": "the same with null for layers, and without diff_ids",
+    "empty-wrong": "a layer of no bytes whose digest is that of others",
     "wrong-diff-id": "a layer that is not the one of the configuration",
     "redirect": "token needed; layers redirect (307) to the other origin, which refuses Authorization",
     "redirect-loop": "layers redirect to themselves",
@@ -129,7 +135,7 @@ def zstd_frame(data):
     """Blocks that are not compressed (RFC 8878), as Python has no zstd: a window of 128 KiB, no
     size, no checksum."""
     out = [b"\x28\xb5\x2f\xfd\x00\x38"]
-    for at in range(0, len(data), 1 << 17):
+    for at in range(0, len(data) or 1, 1 << 17):
         block = data[at : at + (1 << 17)]
         last = at + (1 << 17) >= len(data)
         out += [(len(block) << 3 | last).to_bytes(3, "little"), block]
@@ -158,6 +164,13 @@ class Content:
             self.types[0] = "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip"
         if fault == "docker":
             self.types = ["application/vnd.docker.image.rootfs.diff.tar" + x for x in (".gzip", "")]
+        if fault.startswith("empty-"):
+            kind = fault.split("-")[1]
+            self.tars.append(b"")
+            self.layers.append({"gzip": gzip.compress(b"", 9, mtime=0), "zstd": zstd_frame(b"")}.get(kind, b""))
+            self.types.append(OCI + "layer.v1.tar" + ("+" + kind if kind in ("gzip", "zstd") else ""))
+        if fault.endswith("-layers"):
+            self.tars, self.layers, self.types = [], [], []
         self.root = getattr(self, "make_" + fault.replace("-", "_"), self.image)()
 
     def blob(self, data):
@@ -181,7 +194,8 @@ class Content:
         return self.blob(json.dumps({
             "architecture": arch, "os": "linux", "created": "2024-01-01T00:00:00Z",
             "config": {"Env": env, "Cmd": ["/bin/true"], "WorkingDir": "srv"},
-            "rootfs": {"type": "layers", "diff_ids": diff_ids}}).encode())
+            "rootfs": {"type": "layers", **({} if self.fault == "null-layers" else {"diff_ids": diff_ids})}
+        }).encode())
 
     def image(self, arch="amd64", **more):
         docker = self.fault == "docker"
@@ -190,6 +204,9 @@ class Content:
         layers = [descriptor(t, self.blob(d)) for t, d in zip(self.types, self.layers)]
         if self.fault == "twice":
             layers.append(layers[0])
+        if self.fault == "empty-wrong":
+            layers[2]["digest"] = sha(self.blob(b"x"))
+            self.blobs[layers[2]["digest"]] = b""
         if self.fault == "huge-config":
             config["size"] = 9 << 20
         if self.fault == "huge-layer":
@@ -197,7 +214,8 @@ class Content:
                 d["size"] = 60 << 30
         return self.manifest({"schemaVersion": 2,
                               "mediaType": DOCKER + "v2+json" if docker else OCI + "manifest.v1+json",
-                              "config": config, "layers": layers, **more})
+                              "config": config,
+                              "layers": None if self.fault == "null-layers" else layers, **more})
 
     def entry(self, data, arch=None, os_name="linux", kind="manifest", **more):
         d = descriptor(OCI + kind + ".v1+json", data, **more)

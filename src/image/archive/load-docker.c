@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * docker-archive: manifest.json is [{"Config":NAME,"RepoTags":[..],"Layers":[NAME,..]}]. Each layer
- * is kept as it is in the archive, and a manifest is made (synthesis.h).
+ * docker-archive: manifest.json is [{"Config":NAME,"RepoTags":[..],"Layers":[NAME,..]}],
+ * Layers null in docker's own when there are none. Each layer is kept as it is in the archive, and
+ * a manifest is made (synthesis.h).
  */
 #include "load.h"
 #include "synthesis.h"
@@ -62,7 +63,7 @@ static int find_layers(struct load *l, json_t *names, struct layers *to, struct 
 		if (r < 0)
 			return r;
 	}
-	return to->len > 0 ? 0 : err_set(e, ERR_UNSUPPORTED, 0, "the image has no layers");
+	return 0;
 }
 
 static int keep_layers(struct load *l, const struct layers *layers, struct err *e)
@@ -132,7 +133,7 @@ static int load_docker_image(struct load *l, const json_t *item, struct err *e)
 	int r;
 
 	if ((r = json_get_str(item, "Config", NAME_MAX_BYTES, &name, e)) < 0 ||
-		(r = json_get_array(item, "Layers", MANIFEST_LAYERS_MAX, &names, e)) < 0)
+		(r = json_get_array_or_null(item, "Layers", MANIFEST_LAYERS_MAX, &names, e)) < 0)
 		return err_wrap(e, "its manifest.json");
 	if ((r = files_read(&l->files, name, CONFIG_BYTES_MAX, &config, &m, e)) < 0 ||
 		(r = check_config_name(name, &m.content, e)) < 0)

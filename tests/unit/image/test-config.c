@@ -9,14 +9,19 @@
 #define ROOTFS "\"rootfs\":{\"type\":\"layers\",\"diff_ids\":[\"" DIFF "\"]}"
 #define AMD64 "\"os\":\"linux\",\"architecture\":\"amd64\","
 
-static enum err_kind parse(const char *text, struct image_config *ret)
+static enum err_kind parse_of(const char *text, size_t layers, struct image_config *ret)
 {
 	struct err e = {0};
 
-	if (image_config_parse(text, strlen(text), 1, ret, &e) == 0)
+	if (image_config_parse(text, strlen(text), layers, ret, &e) == 0)
 		return ERR_NONE;
 	printf("# %s\n", e.what);
 	return e.kind;
+}
+
+static enum err_kind parse(const char *text, struct image_config *ret)
+{
+	return parse_of(text, 1, ret);
 }
 
 static enum err_kind kind_of(const char *member)
@@ -80,6 +85,25 @@ static void test_refused(void)
 	OK(!c.reduced, "nothing is returned");
 }
 
+static void test_no_layers(void)
+{
+	static const char *const texts[] = {"{" AMD64
+					    "\"rootfs\":{\"type\":\"layers\",\"diff_ids\":[]}}",
+		"{" AMD64 "\"rootfs\":{\"type\":\"layers\",\"diff_ids\":null}}",
+		"{" AMD64 "\"rootfs\":{\"type\":\"layers\"}}"};
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		cleanup_image_config struct image_config c = {0};
+		cleanup_image_config struct image_config other = {0};
+		cleanup_buf struct buf b = {0};
+		EQ_INT(parse_of(texts[i], 0, &c), ERR_NONE, texts[i]);
+		OK(strstr(canonical(&c, &b), "\"rootfs\":{\"diff_ids\":[],\"type\":\"layers\"}"),
+			"has a list of none");
+		OK(!image_config_diff_id(&c, 0), "and no diff_id");
+		EQ_INT(parse_of(texts[i], 1, &other), ERR_CORRUPT, "is not that of one layer");
+	}
+}
+
 /* Env of `count` entries of 1000 bytes, NUL included. */
 static enum err_kind env_of(size_t count)
 {
@@ -140,6 +164,7 @@ int main(void)
 {
 	test_reduced();
 	test_refused();
+	test_no_layers();
 	test_limits();
 	test_platform();
 	test_make();
