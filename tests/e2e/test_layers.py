@@ -10,7 +10,7 @@ import sys
 import tarfile
 import threading
 
-from harness import KOSA8, ROOT, check, descendants, equal, named, stat_of, wait_for
+from harness import BUSYBOX, KOSA8, ROOT, check, descendants, equal, named, stat_of, wait_for
 
 sys.path.append(os.path.join(ROOT, "tests/fixtures"))
 from registry import Registry  # noqa: E402
@@ -230,6 +230,49 @@ def test_umoci_unpacks_the_same(t):
         check(a != b or rootless, f"{path} is listed as different, but is not")
     got, want = comparable(ours, rootless), comparable(theirs, rootless)
     check(got == want, differs(got, want))
+
+
+# ---- layers of nothing ----
+
+def test_layers_of_no_bytes_change_nothing(t):
+    with open(t.walk, "rb") as f:
+        first = l.tar(l.file("walk", f.read(), mode=0o755), l.file("kept", b"of the first layer"))
+    tars = [first, b"", b"", b""]
+    blobs = [first, b"", l.gz(b""), l.zstd(b"")]
+    ref = "example.com/nothing:1"
+    layout = Layout(os.path.join(t.folder, "nothing"), ref, blobs, tars, ["/walk", "/"])
+    t.home("image", "load", layout.tar())
+    kept = read_walk(t.home.run(t.box, ref).out)[b"kept"]
+    equal((kept["mode"] & 0o777, kept["content"]), (0o644, f"18:{sha(b'of the first layer')[7:23]}"),
+          "the first layer's file")
+    shown, = t.home("image", "inspect", "--json", ref).json()
+    equal([x["diff_id"] for x in shown["layers"]], [sha(x) for x in tars], "layers")
+
+
+def test_an_image_without_layers(t):
+    """Pulled, shown, listed, saved and attached; there is nothing in it to run, as in docker's scratch."""
+    with Registry(os.path.join(t.folder, "registry-scratch"), writable=True) as registry:
+        layout = Layout(os.path.join(t.folder, "without"), "example.com/without:1", [], [], ["/nothing"])
+        registry.push_layout(layout.folder, "example.com/without:1", "without", "1")
+        ref = f"127.0.0.1:{registry.port}/without:1"
+        t.home("sandbox", "pull", t.box, ref)
+    shown, = t.home("image", "inspect", "--json", ref).json()
+    equal((shown["layers"], shown["config"]["cmd"]), ([], ["/nothing"]), "what is shown")
+    check("/nothing" in t.home("image", "inspect", ref).text, "the text")
+    check(any(ref in row["refs"] for row in t.home.rows("image", "ls")), "it is listed")
+    equal(t.home.rows("image", "history", ref), [], "history")
+    t.home.refused(127, "/nothing", args=["sandbox", "run", t.box, ref])
+    t.home.refused(127, "sh", args=["sandbox", "run", t.box, ref, "sh"])
+    with open(t.walk, "rb") as f:
+        t.home("sandbox", "run", "-i", t.box, BUSYBOX, "sh", "-c",
+               "cat > /workspace/walk; chmod 755 /workspace/walk", input=f.read())
+    tree = read_walk(t.home.run(t.box, ref, "/workspace/walk", "/").out)
+    check({b"proc", b"dev", b"workspace"} <= set(tree), f"the guest's own folders: {sorted(tree)}")
+    equal({p for p in tree if p not in GIVEN | {b"."}}, {b"etc"}, "what else there is")
+    saved = os.path.join(t.folder, "without-saved.tar")
+    t.home("image", "save", "-o", saved, ref)
+    again = t.home("image", "load", saved)
+    check("without:1" in again.text, f"loaded again: {again}")
 
 
 # ---- the hostile ones ----
