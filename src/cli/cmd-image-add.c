@@ -56,7 +56,7 @@ static const char *checked_ref(const char *ref, char ret[static REFERENCE_CANONI
 }
 
 static int put_all(const struct context *c, const struct addition *d, const struct image_gots *gots,
-	json_t *digests, struct err *e)
+	struct image_worker *w, json_t *digests, struct err *e)
 {
 	cleanup_fd int lock = image_lock(&c->home, e);
 	char canonical[REFERENCE_CANONICAL_SIZE];
@@ -73,6 +73,8 @@ static int put_all(const struct context *c, const struct addition *d, const stru
 		output_line("%s%s%s", got->digest, ref && !d->name ? "  " : "",
 			ref && !d->name ? ref : "");
 	}
+	if (r >= 0)
+		image_worker_dismiss(w);
 	return r < 0 ? r : 0;
 }
 
@@ -102,7 +104,7 @@ static int add(const struct context *c, const struct addition *d, bool quiet,
 
 	if (r < 0 || (r = image_worker_run(w, c, &work, &gots, e)) < 0)
 		return r;
-	return put_all(c, d, &gots, digests, e);
+	return put_all(c, d, &gots, w, digests, e);
 }
 
 static int add_images(const struct args *a, const struct addition *d, struct err *e)

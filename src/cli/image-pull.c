@@ -63,17 +63,20 @@ static int worker_args(
 }
 
 static int put(struct context *c, const struct image_pull *p, const struct image_got *got,
-	const char *canonical, struct err *e)
+	const char *canonical, struct image_worker *w, struct err *e)
 {
 	cleanup_fd int lock = image_lock(&c->home, e);
 	int r = lock;
 
-	if (r < 0 || (r = image_put(c, got, canonical, e)) < 0 || !p->box)
-		return r < 0 ? r : 0;
-	return catalog_sandbox_image_add(c->catalog, p->box->row.id, got->digest, e);
+	if (r >= 0)
+		r = image_put(c, got, canonical, e);
+	if (r >= 0 && p->box)
+		r = catalog_sandbox_image_add(c->catalog, p->box->row.id, got->digest, e);
+	if (r >= 0)
+		image_worker_dismiss(w);
+	return r;
 }
 
-/* The worker keeps its claim until it is released. */
 static int fetch(struct context *c, const struct image_pull *p, const char *canonical,
 	struct image_worker *w, struct image_gots *gots, struct err *e)
 {
@@ -89,7 +92,7 @@ static int fetch(struct context *c, const struct image_pull *p, const char *cano
 		return r;
 	if (gots->len != 1)
 		return err_set(e, ERR_PROTOCOL, 0, "kosa8-image pulled %zu images", gots->len);
-	return put(c, p, gots->items, canonical, e);
+	return put(c, p, gots->items, canonical, w, e);
 }
 
 static void tell(const struct image_pull *p, const char *name, const char *how, uint64_t bytes)

@@ -220,13 +220,19 @@ int image_worker_run(struct image_worker *w, const struct context *c, const stru
 	return r < 0 ? r : 0;
 }
 
+void image_worker_dismiss(struct image_worker *w)
+{
+	w->in = fd_close(w->in);
+	if (w->pid > 0)
+		(void)spawn_wait(w->pid);
+	w->pid = 0;
+}
+
 void image_worker_release(struct image_worker *w)
 {
 	if (!w->masked && w->pid == 0)
 		return;
-	w->in = fd_close(w->in);
-	if (w->pid > 0)
-		(void)spawn_wait(w->pid);
+	image_worker_dismiss(w);
 	w->signal_fd = fd_close(w->signal_fd);
 	if (w->masked)
 		(void)sigprocmask(SIG_SETMASK, &w->mask, NULL);

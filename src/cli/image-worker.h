@@ -38,7 +38,7 @@ struct image_work {
 	const char *verb;
 	char *const *args; /* flags and operands */
 	int output;	   /* becomes descriptor 3; -1: none */
-	bool hold;	   /* it keeps its claim until image_worker_release() */
+	bool hold;	   /* it keeps its claim until image_worker_dismiss() */
 	enum progress_mode progress;
 };
 
@@ -56,7 +56,10 @@ struct image_worker {
  * exit status. */
 int image_worker_run(struct image_worker *w, const struct context *c, const struct image_work *work,
 	struct image_gots *ret, struct err *e) must_check;
-/* Lets it go, and waits for its end. Accepts a zeroed one. */
+/* Lets it go, and waits for its end. Whoever puts its images into the catalog does so under the same
+ * lock: what another removes afterwards is then in nobody's claim any more. */
+void image_worker_dismiss(struct image_worker *w);
+/* The same, and signals arrive again. Accepts a zeroed one. */
 void image_worker_release(struct image_worker *w);
 /* What a command returns for r, which is a failure with *e: the exit status after an interruption
  * (*e is told then), else r. */
