@@ -130,6 +130,17 @@ static bool is_repository(const char *s)
 	}
 }
 
+/* Of Docker Hub, where the repository is all that is typed: sha256:0123456789ab would be a tag of
+ * the one, and 64 digits the whole digest. Refused, as docker does. */
+static bool is_like_digest(const char *repository)
+{
+	const char *s = text_starts_with(repository, "library/") ? repository + strlen("library/")
+								 : repository;
+
+	return strcmp(s, "sha256") == 0 ||
+	       (strlen(s) == DIGEST_HEX && strspn(s, "0123456789abcdef") == DIGEST_HEX);
+}
+
 static bool is_tag(const char *s)
 {
 	if (!is_alnum(*s) && *s != '_')
@@ -213,10 +224,8 @@ static int split_name(const char *name, const char *text, struct reference *ret,
 		(void)snprintf(ret->registry, sizeof(ret->registry), "docker.io");
 	if (!is_repository(repository))
 		return wrong_repository(e, text, repository);
-	/* 64 hex digits alone could be meant as an image id: refused, as docker does. */
-	if (repository == name && strlen(name) == DIGEST_HEX &&
-		strspn(name, "0123456789abcdef") == DIGEST_HEX)
-		return invalid(e, text, "it is an id, not a name");
+	if (strcmp(ret->registry, "docker.io") == 0 && is_like_digest(repository))
+		return invalid(e, text, "it could be meant as a digest");
 	bool official = strcmp(ret->registry, "docker.io") == 0 && !strchr(repository, '/');
 	const char *below = official ? "library/" : "";
 	int n = snprintf(ret->repository, sizeof(ret->repository), "%s%s", below, repository);

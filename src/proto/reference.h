@@ -7,7 +7,8 @@
  * The part before the first slash is a registry only if it holds a dot or a colon, is "localhost"
  * or holds an upper-case letter; else the registry is docker.io, where a repository of one
  * component stands below library/. Without tag and digest the tag is "latest". The canonical form
- * names everything: docker.io/library/python:3.12-slim. It parses to itself.
+ * names everything: docker.io/library/python:3.12-slim. It parses to itself. Names below library/
+ * that could be meant as a digest are refused: sha256, and 64 hex digits.
  */
 #ifndef KOSA8_PROTO_REFERENCE_H
 #define KOSA8_PROTO_REFERENCE_H
