@@ -94,7 +94,7 @@ struct unpack_limits {
 #define UNPACK_LIMITS                                                         \
 	{                                                                     \
 		.entries = 2000000, .total_bytes = 64ull << 30, .ratio = 200, \
-		.ratio_after_bytes = 64ull << 20                              \
+		.ratio_after_bytes = 1ull << 30                               \
 	}
 
 #endif

@@ -288,6 +288,7 @@ static void test_bomb(put_fn *put)
 {
 	struct unpack_limits limits = UNPACK_LIMITS;
 
+	limits.ratio_after_bytes = 64u << 20;
 	buf_reset(&plain);
 	memset(buf_extend(&plain, 66u << 20), 0, 66u << 20);
 	buf_reset(&packed);
@@ -298,6 +299,7 @@ static void test_bomb(put_fn *put)
 	plain.len = saved;
 	buf_reset(&packed);
 	put(plain.data, plain.len);
+	EQ_INT(read_all(NULL), 0, "66 MB of zeros, by the limits that count");
 	refused(read_all(&limits), ERR_LIMIT, "more than 200 times its size", "66 MB of zeros");
 	OK(total <= (64u << 20) + 262144, "stopped at once");
 	limits.total_bytes = 1 << 20;
