@@ -205,8 +205,38 @@ int convert_check(struct err *e)
 	return install_program("kosa8-unpack", path, sizeof(path), e);
 }
 
-int convert_layers(
-	const struct workdir *w, const int *layers, size_t n, struct converted *ret, struct err *e)
+/* Where the fault is found only the fault is known. */
+static int add_hint(enum convert_from from, struct err *e)
+{
+	static const char *const corrupt[] = {
+		[CONVERT_PULL] =
+			"pull the image again; if that fails too, its publisher must mend it",
+		[CONVERT_LOAD] = "get the file again, or save the image again where it is from",
+		[CONVERT_IMPORT] = "get the file again, or make it again",
+	};
+	static const char *const invalid[] = {
+		[CONVERT_PULL] = "ask the image's publisher, or build it with another tool",
+		[CONVERT_LOAD] = "ask who made the image, or build it with another tool",
+		[CONVERT_IMPORT] = "make the file with another tool",
+	};
+	static const char *const limit[] = {
+		[CONVERT_PULL] = "use a smaller image, or squash its layers",
+		[CONVERT_LOAD] = "use a smaller image, or squash its layers",
+		[CONVERT_IMPORT] = "use a smaller file system",
+	};
+	_Static_assert(sizeof(corrupt) / sizeof(*corrupt) == CONVERT_FROM_COUNT, "one for each");
+
+	if (e->hint[0])
+		return err_code(e);
+	if (e->kind == ERR_CORRUPT)
+		return err_hint(e, "%s", corrupt[from]);
+	if (e->kind == ERR_INVALID || e->kind == ERR_UNSUPPORTED)
+		return err_hint(e, "%s", invalid[from]);
+	return e->kind == ERR_LIMIT ? err_hint(e, "%s", limit[from]) : err_code(e);
+}
+
+int convert_layers(const struct workdir *w, enum convert_from from, const int *layers, size_t n,
+	struct converted *ret, struct err *e)
 {
 	struct converted made = {0};
 
@@ -220,7 +250,7 @@ int convert_layers(
 	if (r < 0) {
 		converted_release(&made);
 		(void)unlinkat(w->fd, CONVERT_FILE, 0);
-		return r;
+		return add_hint(from, e);
 	}
 	*ret = made;
 	return 0;

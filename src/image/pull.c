@@ -126,7 +126,8 @@ static int convert_once(struct making *m, uint64_t *ret_size, struct err *e)
 	int r;
 
 	layer_set_readers(&m->layers, &image->manifest, readers);
-	if ((r = convert_layers(&m->workdir, readers, image->manifest.len, &made, e)) < 0 ||
+	if ((r = convert_layers(
+		     &m->workdir, CONVERT_PULL, readers, image->manifest.len, &made, e)) < 0 ||
 		(r = finish_check_diff_ids(&image->config, made.diff_ids, e)) < 0)
 		return r;
 	*ret_size = made.size;

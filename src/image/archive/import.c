@@ -88,7 +88,7 @@ static int make_image(const struct workdir *w, struct image_config *config,
 	if (layer < 0)
 		return err_errno(e, errno, "cannot open what was copied");
 	cleanup_converted struct converted made = {0};
-	if ((r = convert_layers(w, &layer, 1, &made, e)) < 0 ||
+	if ((r = convert_layers(w, CONVERT_IMPORT, &layer, 1, &made, e)) < 0 ||
 		(r = check_content(made.diff_ids, e)) < 0 ||
 		(r = put_diff_ids(config, made.diff_ids, e)) < 0 ||
 		(r = put_config(&b, config, e)) < 0 ||

@@ -35,7 +35,7 @@ static int convert(struct load *l, struct load_image *m, struct err *e)
 	int r = open_layers(l, &m->image.manifest, layers, &n, e);
 
 	if (r == 0)
-		r = convert_layers(&l->workdir, layers, n, &made, e);
+		r = convert_layers(&l->workdir, CONVERT_LOAD, layers, n, &made, e);
 	while (n > 0)
 		(void)fd_close(layers[--n]);
 	if (r < 0 || (r = finish_check_diff_ids(&m->image.config, made.diff_ids, e)) < 0)

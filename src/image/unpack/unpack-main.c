@@ -56,22 +56,6 @@ static int report(struct buf *line)
 	return buf_failed(line) ? -ENOMEM : fd_write_all(UNPACK_FD_REPORT, line->data, line->len);
 }
 
-/* What the user can do; where the fault happens only the fault is known. */
-static void add_hint(struct err *e)
-{
-	if (e->hint[0])
-		return;
-	if (e->kind == ERR_CORRUPT)
-		(void)err_hint(
-			e, "pull the image again; if that fails too, its publisher must mend it");
-	else if (e->kind == ERR_INVALID || e->kind == ERR_UNSUPPORTED)
-		(void)err_hint(e, "ask the image's publisher, or build it with another tool");
-	else if (e->kind == ERR_LIMIT)
-		(void)err_hint(e, "use a smaller image, or squash its layers");
-	else if (e->kind == ERR_NO_SPACE)
-		(void)err_hint(e, "free space on the disk that holds kosa8's images");
-}
-
 /* Where memory or the output ends, the limit is not known: here it is. */
 static void add_limit(struct err *e)
 {
@@ -92,7 +76,6 @@ static void report_error(struct err *e)
 	cleanup_buf struct buf b = {0};
 
 	add_limit(e);
-	add_hint(e);
 	/* Text that was cut inside a character is no longer UTF-8. */
 	if (!text_is_utf8(e->what, strlen(e->what)))
 		for (char *p = e->what; *p; p++)
