@@ -27,6 +27,7 @@ static const struct {
 	{"volumes", "Volumes", "volumes"},
 	{"stop_signal", "StopSignal", "stop signal"},
 };
+#define COMMAND_TEXT_MAX (9u * 1024 * 1024)
 #define MEMBERS (sizeof(members) / sizeof(members[0]))
 
 /* {"80/tcp": {}} is how the specification writes a set. */
@@ -117,7 +118,7 @@ static void print_member(const char *name, const json_t *value)
 	size_t n = 0;
 
 	if (strcmp(name, "entrypoint") == 0 || strcmp(name, "command") == 0) {
-		buf_init(&b, 64 * 1024);
+		buf_init(&b, COMMAND_TEXT_MAX);
 		if (json_array_size(value) > 0)
 			json_put_canonical(&b, value);
 		print_line(name, json_array_size(value) > 0 && buf_cstr(&b) ? buf_cstr(&b) : "");

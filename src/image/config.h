@@ -19,7 +19,7 @@
 #include "../base/json.h"
 
 #define CONFIG_BYTES_MAX (8u * 1024 * 1024)
-#define CONFIG_ARGS_MAX (60u * 1000)
+#define CONFIG_ARGS_MAX (200u * 1000)
 #define CONFIG_REDUCED_MAX (512u * 1024) /* the reduced form; over that the labels are left out */
 
 struct image_config {

@@ -654,7 +654,7 @@ def test_manifests(t):
     t.refuses("huge-manifest", "limit", "larger than 4194304")
     t.refuses("huge-config", "limit", "configuration", "larger than")
     t.refuses("huge-layer", "no_space", "needs about 38", "is free")
-    t.refuses("huge-env", "limit", "60000 bytes")
+    t.refuses("huge-env", "limit", "200000 bytes")
     t.refuses("not-json", "protocol", "not valid JSON")
     t.refuses("wrong-count", "corrupt", "1 layers", "2")
 

@@ -106,7 +106,7 @@ FAULTS = {
     "huge-manifest": "a manifest of 5 MiB",
     "huge-config": "a descriptor of a configuration of 9 MiB",
     "huge-layer": "descriptors of layers of 60 GiB",
-    "huge-env": "a configuration with 70 kB of environment",
+    "huge-env": "a configuration with 210 kB of environment",
     "not-json": "a manifest that is no JSON",
     "wrong-count": "a configuration with one diff_id too few",
 }
@@ -190,7 +190,7 @@ class Content:
             diff_ids[1] = "sha256:" + "1" * 64
         if self.fault == "wrong-count":
             diff_ids.pop()
-        env = ["PATH=/bin"] + (["X=" + "x" * 70_000] if self.fault == "huge-env" else [])
+        env = ["PATH=/bin"] + (["X=" + "x" * 210_000] if self.fault == "huge-env" else [])
         return self.blob(json.dumps({
             "architecture": arch, "os": "linux", "created": "2024-01-01T00:00:00Z",
             "config": {"Env": env, "Cmd": ["/bin/true"], "WorkingDir": "srv"},

@@ -123,8 +123,8 @@ static void test_limits(void)
 	cleanup_image_config struct image_config c = {0};
 	cleanup_buf struct buf b;
 
-	EQ_INT(env_of(60), ERR_NONE, "60000 bytes of Env");
-	EQ_INT(env_of(61), ERR_LIMIT, "61000 bytes of Env");
+	EQ_INT(env_of(200), ERR_NONE, "200000 bytes of Env");
+	EQ_INT(env_of(201), ERR_LIMIT, "201000 bytes of Env");
 	buf_init(&b, 2 << 20);
 	buf_putf(&b,
 		"{" AMD64 ROOTFS ",\"config\":{\"Cmd\":[\"sh\"],\"Labels\":{\"a\":\"%0600000d\"}}}",
