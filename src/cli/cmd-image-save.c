@@ -37,17 +37,34 @@ static int open_stdout(struct target *t, struct err *e)
 		(void)err_set(e, ERR_USAGE, 0, "stdout is a terminal, and an archive is no text");
 		return err_hint(e, "kosa8 image save -o FILE");
 	}
+	int flags = fcntl(STDOUT_FILENO, F_GETFL);
+	if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY) {
+		(void)err_set(e, ERR_IO, EBADF, "stdout is closed, and no FILE was named");
+		return err_hint(e, "kosa8 image save -o FILE");
+	}
 	t->fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
 	return t->fd < 0 ? err_errno(e, errno, "cannot write to stdout") : 0;
 }
 
-/* A file of its own beside the target, with the mode that the target would get. */
-static int open_temp(struct target *t, const char *file, struct err *e)
+static mode_t mode_of_new(void)
 {
 	mode_t mask = umask(0);
 
 	(void)umask(mask);
+	return 0666 & ~mask;
+}
+
+/* A file of its own beside the target, with the mode that the target has or would get; former: NULL
+ * when there is none. */
+static int open_temp(struct target *t, const char *file, const struct stat *former, struct err *e)
+{
+	struct stat link;
+
 	t->path = realpath(file, NULL); /* a link stays a link */
+	if (!t->path && lstat(file, &link) == 0 && S_ISLNK(link.st_mode)) {
+		(void)err_set(e, ERR_INVALID, ENOENT, "%s is a link that leads nowhere", file);
+		return err_hint(e, "name the file itself");
+	}
 	if (!t->path)
 		t->path = strdup(file);
 	if (!t->path || asprintf(&t->temp, "%s.XXXXXX", t->path) < 0) {
@@ -61,7 +78,9 @@ static int open_temp(struct target *t, const char *file, struct err *e)
 		t->temp = NULL;
 		return err_errno(e, saved, "cannot write %s", file);
 	}
-	(void)!fchmod(t->fd, 0666 & ~mask);
+	if (former) /* of another owner: as far as it may be */
+		(void)!fchown(t->fd, former->st_uid, former->st_gid);
+	(void)!fchmod(t->fd, former ? former->st_mode & 0777 : mode_of_new());
 	return 0;
 }
 
@@ -71,12 +90,24 @@ static int target_open(struct target *t, const char *file, struct err *e)
 
 	if (!file || strcmp(file, "-") == 0)
 		return open_stdout(t, e);
-	if (stat(file, &st) < 0 || S_ISREG(st.st_mode))
-		return open_temp(t, file, e);
+	if (stat(file, &st) < 0)
+		return open_temp(t, file, NULL, e);
+	if (S_ISREG(st.st_mode))
+		return open_temp(t, file, &st, e);
 	if (S_ISDIR(st.st_mode))
 		return err_set(e, ERR_INVALID, EISDIR, "%s is a folder", file);
 	t->fd = open(file, O_WRONLY | O_CLOEXEC | O_NOCTTY);
 	return t->fd < 0 ? err_errno(e, errno, "cannot write %s", file) : 0;
+}
+
+/* What is full is the disk of FILE, not that of the images, as the worker says. */
+static int cannot_write(const char *file, struct err *e)
+{
+	if (e->kind != ERR_NO_SPACE)
+		return err_code(e);
+	(void)err_set(e, ERR_NO_SPACE, ENOSPC, "%s could not be written: no space is left there",
+		file && strcmp(file, "-") != 0 ? file : "stdout");
+	return err_hint(e, "free some space there, or write to another disk");
 }
 
 static int target_finish(struct target *t, struct err *e)
@@ -126,7 +157,10 @@ int cmd_image_save(const struct args *a, struct err *e)
 		.args = args,
 		.output = t.fd,
 		.progress = args_on(a, "quiet") ? PROGRESS_NONE : PROGRESS_LINES};
-	if ((r = image_worker_run(&w, &c, &work, &gots, e)) < 0)
+	const char *file = args_value(a, "output");
+	if ((r = image_worker_run(&w, &c, &work, &gots, e)) < 0 && e->kind != ERR_NO_SPACE)
 		return image_worker_status(r, e);
-	return target_finish(&t, e);
+	if (r < 0 || (r = target_finish(&t, e)) < 0)
+		return cannot_write(file, e);
+	return 0;
 }

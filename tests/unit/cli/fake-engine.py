@@ -347,6 +347,10 @@ def image_worker(argv):
         say(ok=True, **json.loads(os.environ["KOSA8_FAKE_SHOW"]))
         return 0
     if verb == "save":
+        if "full" in os.environ.get("KOSA8_FAKE", ""):
+            say(ok=False, error={"kind": "no_space", "errno": 28, "what": "no space on the host",
+                                 "hint": "set KOSA8_HOME"})
+            return 1
         os.write(3, b"archive of " + " ".join(argv[argv.index("--") + 1:]).encode())
         if "saves" in os.environ.get("KOSA8_FAKE", ""):
             os.kill(os.getpid(), signal.SIGKILL)

@@ -238,12 +238,30 @@ def save(w):
     with open(path, encoding="ascii") as f:
         equal((r.code, f.read()), (1, "former"), "a save that fails leaves the former file")
     equal([n for n in os.listdir(w.dir) if n.startswith("saved")], ["saved.tar"], "and nothing else")
+    for to in (path, "/dev/full"):
+        r = w.kosa8("image", "save", "-o", to, "example.com/seen:1", env={"KOSA8_FAKE": "full"})
+        ok(r.code == 1 and said(r, f"{to} could not be written") and "KOSA8_HOME" not in r.err,
+           "a full disk is that of the file", r.err)
     r = w.kosa8("image", "save", "-o", path, "example.com/seen:1")
     with open(path, encoding="ascii") as f:
         data = f.read()
     ok(r.code == 0 and re.fullmatch("archive of sha256:[0-9a-f]{64}=example.com/seen:1", data),
        "saved under its name", data)
     ok(w.kosa8("image", "save", "example.com/seen:1").out.startswith("archive"), "to stdout")
+    os.chmod(path, 0o640)
+    equal(w.kosa8("image", "save", "-o", path, "example.com/seen:1").code, 0, "over a file")
+    equal(os.stat(path).st_mode & 0o7777, 0o640, "that keeps its mode")
+    link, nowhere = f"{w.dir}/link.tar", f"{w.dir}/nowhere.tar"
+    os.symlink(path, link)
+    equal(w.kosa8("image", "save", "-o", link, "example.com/seen:1").code, 0, "through a link")
+    ok(os.path.islink(link) and os.path.getsize(path) == len(data), "which stays one")
+    os.unlink(link)
+    os.symlink(nowhere, link)
+    r = w.kosa8("image", "save", "-o", link, "example.com/seen:1")
+    ok(r.code == 1 and said(r, "link that leads nowhere") and os.path.islink(link)
+       and not os.path.exists(nowhere), "a link without a file is not replaced", r.err)
+    r = w.kosa8("image", "save", "example.com/seen:1", preexec_fn=lambda: os.close(1))
+    ok(r.code == 1 and r.err.startswith("kosa8: stdout is closed"), "stdout closed", r.err)
     equal(w.kosa8("image", "save", "-o", "/dev/null", "example.com/seen:1").code, 0, "to a device")
     code, out = w.on_terminal("image", "save", "example.com/seen:1")
     ok(code == 2 and b"terminal" in out and b"archive of" not in out, "not to a terminal", out)
