@@ -17,9 +17,10 @@
 struct addition {
 	const char *verb; /* "load" or "import" */
 	const char *file;
-	const char *name;   /* canonical; NULL: those in the archive */
-	const char *config; /* of an import; may be NULL */
-	bool folders;	    /* file may be one */
+	const char *name;     /* canonical; NULL: those in the archive */
+	const char *config;   /* of an import; may be NULL */
+	const char *platform; /* of a load; NULL: this machine's */
+	bool folders;	      /* file may be one */
 };
 
 /* A clear error now is better than one from the worker. */
@@ -36,10 +37,13 @@ static int check_file(const struct addition *d, struct err *e)
 		return err_errno(e, errno, "cannot read %s", d->file);
 	if (S_ISDIR(st.st_mode) && !d->folders)
 		return err_set(e, ERR_INVALID, EISDIR, "%s is a folder, not a tar file", d->file);
+	if (S_ISSOCK(st.st_mode))
+		return err_set(e, ERR_INVALID, ENXIO, "%s is a socket, not a tar file", d->file);
 	return 0;
 }
 
-/* The name in an archive is what somebody else wrote: only what parses is used. */
+/* The name in an archive is what somebody else wrote: only what parses is used, and no digest, for
+ * that only a pull has checked. */
 static const char *checked_ref(const char *ref, char ret[static REFERENCE_CANONICAL_SIZE])
 {
 	struct reference parsed;
@@ -47,7 +51,10 @@ static const char *checked_ref(const char *ref, char ret[static REFERENCE_CANONI
 
 	if (!ref)
 		return NULL;
-	if (reference_parse(ref, &parsed, &e) < 0) {
+	int r = reference_parse(ref, &parsed, &e);
+	if (r >= 0 && *parsed.digest)
+		r = err_set(&e, ERR_INVALID, 0, "only a pull gives an image a digest's name");
+	if (r < 0) {
 		output_notice("kosa8: image load: the name %.200s is ignored: %s", ref, e.what);
 		return NULL;
 	}
@@ -83,7 +90,9 @@ static int worker_args(const struct addition *d, char ***ret, struct err *e)
 	cleanup_strv char **args = strv_new();
 
 	if (!args || (d->config && strv_add(&args, "--config") < 0) ||
-		(d->config && strv_add(&args, d->config) < 0) || strv_add(&args, "--") < 0 ||
+		(d->config && strv_add(&args, d->config) < 0) ||
+		(d->platform && strv_add(&args, "--platform") < 0) ||
+		(d->platform && strv_add(&args, d->platform) < 0) || strv_add(&args, "--") < 0 ||
 		strv_add(&args, d->file) < 0)
 		return err_set(e, ERR_IO, ENOMEM, "out of memory");
 	*ret = strv_take(&args);
@@ -117,7 +126,8 @@ static int add_images(const struct args *a, const struct addition *d, struct err
 	if ((r = check_file(d, e)) < 0 || (r = context_open(&c, e)) < 0)
 		return r;
 	(void)snprintf(action, sizeof(action), "image.%s", d->verb);
-	cleanup_json *detail = json_pack("{s:s, s:s*}", "file", d->file, "ref", d->name);
+	cleanup_json *detail = json_pack(
+		"{s:s, s:s*, s:s*}", "file", d->file, "ref", d->name, "platform", d->platform);
 	cleanup_json *bound = json_object(), *digests = json_array();
 	struct action act = {.event = {.action = action, .detail = detail}};
 	if ((r = action_begin(&c, &act, e)) < 0)
@@ -135,7 +145,10 @@ static int add_images(const struct args *a, const struct addition *d, struct err
 
 int cmd_image_load(const struct args *a, struct err *e)
 {
-	struct addition d = {.verb = "load", .file = a->operands[0], .folders = true};
+	struct addition d = {.verb = "load",
+		.file = a->operands[0],
+		.platform = args_value(a, "platform"),
+		.folders = true};
 
 	return add_images(a, &d, e);
 }

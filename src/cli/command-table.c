@@ -54,7 +54,6 @@
 
 static const struct flag no_flags[] = {END};
 static const struct flag json_flags[] = {JSON, END};
-static const struct flag quiet_flags[] = {QUIET, END};
 static const struct flag follow_flags[] = {FOLLOW, END};
 
 static const struct flag create_flags[] = {
@@ -116,6 +115,11 @@ static const struct flag pull_flags[] = {
 
 static const struct flag save_flags[] = {
 	{"output", 'o', FLAG_VALUE, "FILE", "where to write (stdout)", NULL}, QUIET, END};
+
+static const struct flag load_flags[] = {
+	{"platform", 0, FLAG_VALUE, "OS/ARCH", "of an archive for several platforms (linux/amd64)",
+		NULL},
+	QUIET, END};
 
 static const struct flag import_flags[] = {
 	{"config", 0, FLAG_VALUE, "JSON", "the image's configuration: {\"Cmd\": [\"sh\"], ...}",
@@ -252,11 +256,10 @@ const struct command command_table[] = {
 		"And all that interrupted pulls have left. Prints what went and the space that it "
 		"took.",
 		NULL, 1, cmd_image_prune},
-	{"image", "load", "FILE|FOLDER", 1, 1, 0, ONE_FILE, quiet_flags,
+	{"image", "load", "FILE|FOLDER", 1, 1, 0, ONE_FILE, load_flags,
 		"add images from a docker-archive or oci-layout",
 		"A tar file, also compressed, or a folder. Prints what was loaded, one a line. - "
-		"is "
-		"stdin.",
+		"is stdin. An image for another platform can be kept and saved, not run.",
 		NULL, 1, cmd_image_load},
 	{"image", "save", "IMAGE...", 1, OPERANDS_ANY, 0, IMAGE, save_flags,
 		"write images to an oci-archive",

@@ -115,6 +115,31 @@ static int find_by_name(const struct context *c, const char *text, struct image_
 	return r;
 }
 
+/* What was found by a bare name may be meant as the beginning of another image's digest. */
+static int check_ambiguous(
+	const struct context *c, const char *text, const struct image_row *row, struct err *e)
+{
+	char digest[REFERENCE_DIGEST_SIZE] = "several images' digests";
+	struct err second;
+
+	if (!prefix_of(text))
+		return 0;
+	if (catalog_image_prefix(c->catalog, text, digest, &second) < 0) {
+		if (second.kind == ERR_NOT_FOUND)
+			return 0;
+		if (second.kind != ERR_INVALID) {
+			*e = second;
+			return err_code(e);
+		}
+	} else if (strcmp(digest, row->digest) == 0) {
+		return 0;
+	}
+	(void)err_set(e, ERR_INVALID, 0, "%.64s is the name of an image and the beginning of %s",
+		text, digest);
+	return err_hint(
+		e, "%.64s:latest for the name, or sha256:%.64s and more digits", text, text);
+}
+
 int image_find(const struct context *c, const char *text, struct image_row *ret,
 	struct reference *ret_ref, struct err *e)
 {
@@ -125,6 +150,11 @@ int image_find(const struct context *c, const char *text, struct image_row *ret,
 	if (reference_is_digest(text))
 		return catalog_image_find(c->catalog, text, ret, e);
 	int r = find_by_name(c, text, ret, &ref, e);
+	if (r >= 0 && (r = check_ambiguous(c, text, ret, e)) < 0) {
+		image_row_release(ret);
+		*ret = (struct image_row){0};
+		return r;
+	}
 	if (r >= 0 || (e->kind != ERR_NOT_FOUND && e->kind != ERR_INVALID)) {
 		*ret_ref = ref;
 		return r;
@@ -138,7 +168,9 @@ int image_find(const struct context *c, const char *text, struct image_row *ret,
 	}
 	if (e->kind == ERR_NOT_FOUND)
 		*ret_ref = ref;
-	return r;
+	else if (prefix_of(text)) /* no name could be meant */
+		*e = second;
+	return err_code(e);
 }
 
 int image_check_platform(const struct image_row *row, const char *text, struct err *e)
@@ -149,7 +181,7 @@ int image_check_platform(const struct image_row *row, const char *text, struct e
 		strcmp(p, "linux/386") == 0)
 		return 0;
 	(void)err_set(e, ERR_INCOMPATIBLE, 0, "%.200s: the image is for %s only", text, p);
-	return err_hint(e, "kosa8 image pull %.120s, without --platform", text);
+	return err_hint(e, "an image for linux/amd64, which is what this machine runs");
 }
 
 static json_t *rows_json(const struct image_rows *rows)

@@ -7,8 +7,9 @@
 #include "image-worker.h"
 
 /* What was typed: a name, a digest, or the beginning of one (at least 6 hex digits, with or without
- * "sha256:"; a name wins). ERR_NOT_FOUND: ret_ref is parsed then; registry "" when it was found by
- * its digest or is no name. */
+ * "sha256:"). ERR_INVALID: it is one image's name and the beginning of another's digest.
+ * ERR_NOT_FOUND: ret_ref is parsed then; registry "" when it was found by its digest or is no name.
+ */
 int image_find(const struct context *c, const char *text, struct image_row *ret,
 	struct reference *ret_ref, struct err *e) must_check;
 /* ERR_INCOMPATIBLE unless this machine runs programs of the image's platform. */

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images: from a registry, an archive, a root file system; listed, shared, removed."""
+import hashlib
+import io
 import json
 import os
 import subprocess
@@ -119,6 +121,58 @@ def test_load_an_oci_layout_and_a_docker_archive(t):
         result = t.home("image", "load", path)
         check(name in result.text, f"it prints what was loaded: {result}")
         equal(t.home.run(t.box, name).text, "loaded\n")
+
+
+def docker_archive(t, name, config, tags):
+    """Of this host's busybox, with this configuration."""
+    path = os.path.join(t.folder, name)
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w") as tar:
+        tar.add("/bin/busybox", "bin/busybox", filter=reset)
+    layer = raw.getvalue()
+    document = {"architecture": "amd64", "os": "linux", "config": config,
+                "rootfs": {"type": "layers", "diff_ids": ["sha256:" + hashlib.sha256(layer).hexdigest()]}}
+    with tarfile.open(path, "w") as tar:
+        for member, data in (("c.json", json.dumps(document).encode()), ("l.tar", layer),
+                             ("manifest.json", json.dumps([{"Config": "c.json", "Layers": ["l.tar"],
+                                                            "RepoTags": tags}]).encode())):
+            info = tarfile.TarInfo(member)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return path
+
+
+def test_an_archive_cannot_name_a_digest(t):
+    """Else its image would be run by whoever asks for that digest."""
+    digest = "sha256:" + "a1" * 32
+    tags = [f"example.com/evil@{digest}", f"example.com/evil:1@{digest}", f"sha256:{'a1' * 8}",
+            "example.com/good:1"]
+    path = docker_archive(t, "evil.tar", {"Cmd": ["/bin/busybox", "echo", "evil"]}, tags)
+    result = t.home("image", "load", path)
+    equal(result.errors.count("is ignored"), 3, f"{result}")
+    equal(t.home.run(t.box, "example.com/good:1").text, "evil\n", "control: it can be run")
+    for name in tags[:3] + [digest, digest[:19], digest[7:19]]:
+        t.home.refused(1, args=["image", "inspect", name])
+    check(not [r for r in t.home.rows("image", "ls") if any(digest in ref for ref in r["refs"])],
+          "no such name is kept")
+
+
+def test_a_large_environment(t):
+    """What docker runs; and what is too much for one run is told, and harms nothing."""
+    env = [f"V{n}=" + "x" * 9_990 for n in range(19)]
+    path = docker_archive(t, "env.tar", {"Env": env, "Cmd": ["/bin/busybox", "env"]},
+                          ["example.com/env:1"])
+    t.home("image", "load", path)
+    out = t.home.run(t.box, "example.com/env:1").text
+    equal([line for line in out.splitlines() if line.startswith("V")], env, "the environment")
+    more = [x for n in range(5) for x in ("-e", f"W{n}=" + "y" * 10_000)]
+    t.home.refused(125, "command and environment are longer than 232 kB",
+                   args=["sandbox", "run", *more, t.box, "example.com/env:1"])
+    path = docker_archive(t, "long.tar", {"Env": ["V=" + "x" * 150_000], "Cmd": ["/bin/busybox", "env"]},
+                          ["example.com/env:2"])
+    t.home("image", "load", path)
+    t.home.refused(126, "argument list too long", args=["sandbox", "run", t.box, "example.com/env:2"])
+    equal(t.home.sh(t.box, "echo alive"), "alive")
 
 
 def test_load_what_is_no_archive(t):

@@ -163,9 +163,21 @@ def test_another_platform(t):
     t.home("image", "pull", "--platform", "linux/arm64", ARM)
     row = next(r for r in t.home.rows("image", "ls") if ARM in r["refs"][0])
     equal(row["platform"], "linux/arm64")
-    t.home.refused(125, "linux/arm64 only", "without --platform", args=["sandbox", "run", t.box, ARM])
-    t.home("image", "save", ARM, "-o", "/dev/null")
+    t.home.refused(125, "linux/arm64 only", "try: an image for linux/amd64", args=["sandbox", "run", t.box, ARM])
+    path = os.path.join(t.folder, "arm.tar")
+    t.home("image", "save", ARM, "-o", path)
     t.home("image", "rm", ARM)
+    t.home.refused(1, "linux/arm64 only", "--platform", args=["image", "load", path])
+    result = t.home("image", "load", "--platform", "linux/arm64", path)
+    equal(result.text.split(), [row["digest"], row["refs"][0]], "it is back")
+    t.home("image", "rm", ARM)
+
+
+def test_save_where_it_cannot(t):
+    t.home.refused(1, "/dev/full could not be written", args=["image", "save", PYTHON, "-o", "/dev/full"])
+    t.home.refused(1, "stdout is closed", args=["image", "save", PYTHON],
+                   preexec_fn=lambda: os.close(1))
+    t.home("image", "save", PYTHON, "-o", "/dev/null")  # control
 
 
 def test_df_is_du(t):

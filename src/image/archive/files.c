@@ -313,7 +313,7 @@ int files_open(const char *path, const struct workdir *w, struct files *ret, str
 		return files_read_tar(STDIN_FILENO, w, LAYER_BYTES_MAX, ret, e);
 	cleanup_fd int fd = open(path, O_RDONLY | O_NOCTTY | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st) < 0)
-		return err_errno(e, errno, "cannot open %s", path);
+		return err_errno(e, errno, "cannot open it");
 	if (S_ISDIR(st.st_mode)) {
 		int r = files_init(ret, w, e);
 		if (r == 0)

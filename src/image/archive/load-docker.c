@@ -79,29 +79,29 @@ static int keep_layers(struct load *l, const struct layers *layers, struct err *
 	return 0;
 }
 
+/* One that is no name is left out: the image is still worth having. */
 static int add_names(
 	struct load *l, const json_t *tags, const struct load_image *made, struct err *e)
 {
 	char canonical[REFERENCE_CANONICAL_SIZE];
-	struct reference ref;
+	bool named = false;
 	json_t *tag;
 	size_t i;
 	int r;
 
 	if (tags && !json_is_null(tags) && !json_is_array(tags))
 		return err_set(e, ERR_INVALID, 0, "\"RepoTags\" is not a list of names");
-	if (json_array_size(tags) == 0)
-		return load_add_name(l, made, NULL, e);
+	if (json_array_size(tags) > LOAD_NAMES_MAX)
+		return err_set(e, ERR_LIMIT, 0, "it holds more than %d names", LOAD_NAMES_MAX);
 	json_array_foreach (tags, i, tag) {
-		if (!json_is_string(tag))
-			return err_set(e, ERR_INVALID, 0, "\"RepoTags\" is not a list of names");
-		if ((r = reference_parse(json_string_value(tag), &ref, e)) < 0)
-			return r;
-		reference_canonical(&ref, canonical);
+		const char *written = json_is_string(tag) ? json_string_value(tag) : "(not text)";
+		if (!load_name(l, made, written, canonical))
+			continue;
 		if ((r = load_add_name(l, made, canonical, e)) < 0)
 			return r;
+		named = true;
 	}
-	return 0;
+	return named ? 0 : load_add_name(l, made, NULL, e);
 }
 
 static int load_item(struct load *l, const json_t *item, json_t *names, struct layers *layers,
@@ -148,7 +148,9 @@ static int load_docker_image(struct load *l, const json_t *item, struct err *e)
 
 static const char *first_name(const json_t *item)
 {
-	return json_string_value(json_array_get(json_object_get(item, "RepoTags"), 0));
+	const char *name = json_string_value(json_array_get(json_object_get(item, "RepoTags"), 0));
+
+	return name ? name : json_string_value(json_object_get(item, "Config"));
 }
 
 int load_docker(struct load *l, struct err *e)
@@ -166,8 +168,10 @@ int load_docker(struct load *l, struct err *e)
 		return err_set(e, ERR_INVALID, 0, "its manifest.json is not a list of images");
 	json_array_foreach (list, i, item) {
 		r = load_docker_image(l, item, e);
-		if (r < 0 && e->kind != ERR_INCOMPATIBLE)
-			return r;
+		if (r < 0 && e->kind != ERR_INCOMPATIBLE) {
+			const char *name = first_name(item);
+			return load_blame(name ? name : "without a name", json_array_size(list), e);
+		}
 		if (r < 0)
 			load_pass_over(l, first_name(item), e, &incompatible);
 	}

@@ -81,15 +81,10 @@ static int keep_layer(struct load *l, const struct descriptor *d, struct err *e)
 }
 
 /* Only a whole name is one: a tag alone ("latest"), which is all that some tools write, is not. */
-static const char *whole_name(const struct descriptor *d, char *canonical)
+static const char *whole_name(const struct load *l, const struct descriptor *d,
+	const struct load_image *made, char ret[static REFERENCE_CANONICAL_SIZE])
 {
-	struct reference r;
-	struct err ignored;
-
-	if (!strpbrk(d->ref, ":/") || reference_parse(d->ref, &r, &ignored) < 0)
-		return NULL;
-	reference_canonical(&r, canonical);
-	return canonical;
+	return strpbrk(d->ref, ":/") ? load_name(l, made, d->ref, ret) : NULL;
 }
 
 /* Without a look at its blobs, which need not be there. */
@@ -139,7 +134,7 @@ static int load_entry(struct load *l, const struct descriptor *entry, struct err
 			return r;
 	if ((r = load_make(l, &image, &made, e)) < 0)
 		return r;
-	return load_add_name(l, made, whole_name(entry, canonical), e);
+	return load_add_name(l, made, whole_name(l, entry, made, canonical), e);
 }
 
 int load_layout(struct load *l, struct err *e)
@@ -147,6 +142,7 @@ int load_layout(struct load *l, struct err *e)
 	cleanup_buf struct buf b = {0};
 	cleanup_manifest struct manifest index = {0};
 	struct err incompatible = {0};
+	size_t images = 0;
 	int r;
 
 	l->documents.get = get_document;
@@ -157,13 +153,15 @@ int load_layout(struct load *l, struct err *e)
 		return err_wrap(e, "index.json");
 	if (index.kind != MANIFEST_INDEX)
 		return err_set(e, ERR_INVALID, 0, "its index.json is not an index");
+	for (size_t i = 0; i < index.len; i++)
+		images += !index.descriptors[i].attached;
 	for (size_t i = 0; i < index.len; i++) {
 		const struct descriptor *d = &index.descriptors[i];
 		if (d->attached || !is_best(l, &index, d))
 			continue;
 		r = load_entry(l, d, e);
 		if (r < 0 && e->kind != ERR_INCOMPATIBLE)
-			return r;
+			return load_blame(d->ref[0] ? d->ref : d->digest, images, e);
 		if (r < 0)
 			load_pass_over(l, d->ref, e, &incompatible);
 	}

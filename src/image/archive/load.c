@@ -112,12 +112,46 @@ int load_add_name(
 	return json_array_append_new(l->results, o) < 0 ? err_errno(e, ENOMEM, "the result") : 0;
 }
 
+/* An archive's word does not make an image the one of a digest; its own digest names it anyway. */
+static bool may_name(const struct reference *r, const char *digest, const char **ret_why)
+{
+	*ret_why = "an archive cannot give an image another's digest";
+	return !*r->digest || strcmp(r->digest, digest) == 0;
+}
+
+const char *load_name(const struct load *l, const struct load_image *made, const char *written,
+	char ret[static REFERENCE_CANONICAL_SIZE])
+{
+	struct reference r;
+	struct err e;
+	const char *why = e.what;
+
+	if (strcmp(written, "<none>:<none>") == 0) /* docker's way to say so */
+		return NULL;
+	if (reference_parse(written, &r, &e) < 0 || !may_name(&r, made->image.digest, &why)) {
+		output_notice(l->images->output, "the name %.300s is ignored: %s", written, why);
+		return NULL;
+	}
+	r.digest[0] = '\0';
+	if (!*r.tag)
+		return NULL;
+	reference_canonical(&r, ret);
+	return ret;
+}
+
 void load_pass_over(struct load *l, const char *name, const struct err *why, struct err *first)
 {
 	output_notice(l->images->output, "passed over%s%.500s: %s", name && *name ? " " : "",
 		name ? name : "", why->what);
 	if (first->kind == ERR_NONE)
 		*first = *why;
+}
+
+int load_blame(const char *name, size_t images, struct err *e)
+{
+	if (images < 2 || e->kind == ERR_NO_SPACE)
+		return err_code(e);
+	return err_wrap(e, "image %.100s", name);
 }
 
 /* Only when all that the archive holds was made, and can be told to the caller. */
@@ -193,6 +227,9 @@ int load_images(const char *path, const struct platform *p, const struct images 
 	l->files = (struct files)FILES_NONE;
 	l->keep.workdir = &l->workdir;
 	int r = load_from(l, path, e);
+	if (r < 0 && e->kind == ERR_INCOMPATIBLE)
+		r = err_hint(
+			e, "kosa8 image load --platform OS/ARCH, to keep it; it cannot run here");
 	if (r < 0 && e->kind != ERR_NO_SPACE)
 		r = err_wrap(e, "%s", strcmp(path, "-") == 0 ? "standard input" : path);
 	if (r == 0) {

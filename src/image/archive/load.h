@@ -48,8 +48,15 @@ int load_make(struct load *l, struct image *image, const struct load_image **ret
 /* One name of it; NULL: none. */
 int load_add_name(struct load *l, const struct load_image *made, const char *canonical,
 	struct err *e) must_check;
+/* The canonical form of a name as the archive has it, without a digest; NULL: it is none, or none
+ * that an archive may give (there is a notice then). */
+const char *load_name(const struct load *l, const struct load_image *made, const char *written,
+	char ret[static REFERENCE_CANONICAL_SIZE]);
 /* An image of another platform: remembers the first such error. */
 void load_pass_over(struct load *l, const char *name, const struct err *why, struct err *first);
+
+/* Of several images in an archive: says which one has the fault e. */
+int load_blame(const char *name, size_t images, struct err *e) must_check;
 
 /* load-layout.c, load-docker.c: all images of the archive. */
 int load_layout(struct load *l, struct err *e) must_check;

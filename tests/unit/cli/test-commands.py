@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -133,6 +134,19 @@ def images(w):
     r = w.kosa8("image", "load", archive)
     ok(r.code == 0 and "example.com/loaded:1" in r.out and said(r, "ignored"), "load",
        r.out, r.err)
+    refs = [f"python@sha256:{'a' * 64}", f"python:3@sha256:{'a' * 64}", "python@OWN", "python:3@OWN"]
+    r = w.kosa8("image", "load", archive, env={"KOSA8_FAKE_REFS": json.dumps(refs)})
+    ok(r.code == 0 and r.err.count("only a pull gives") == len(refs), "no digest as a name", r.err)
+    listed = w.kosa8("image", "ls", "--json").out
+    ok("example.com/loaded:1" in listed and "@sha256" not in listed, "whatever the worker says", listed)
+    r = w.kosa8("image", "load", "--platform", "linux/arm64", w.dir)
+    ok(r.code == 0 and "example.com/linux/arm64" in r.out, "load --platform reaches the worker", r.out)
+    r = w.kosa8("image", "load", f"{w.dir}/a.sock")
+    ok(r.code == 1 and r.err.count("a.sock") == 1, "control: a path is said once", r.err)
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(f"{w.dir}/a.sock")
+        r = w.kosa8("image", "load", f"{w.dir}/a.sock")
+    ok(r.code == 1 and r.err.count("a.sock") == 1 and said(r, "is a socket"), "a socket", r.err)
     r = w.kosa8("image", "load", "-", input="archive on stdin")
     ok(r.code == 0 and r.out.startswith("sha256:"), "load from stdin", r.err)
     r = w.kosa8("image", "import", archive, "rootfs:2")
@@ -205,7 +219,20 @@ def image_names(w):
     other = w.kosa8("image", "pull", "example.com/other:1").out.strip()
     equal(w.kosa8("image", "tag", other, digest[7:19]).code, 0, "given to another image")
     r = w.kosa8("image", "rm", digest[7:19])
-    ok(r.out == f"untagged {digest[7:19]}\n", "a name wins over the beginning of a digest", r.out)
+    ok(r.code == 1 and said(r, "is the name of an image and the beginning of " + digest,
+                            f"{digest[7:19]}:latest", f"sha256:{digest[7:19]}"),
+       "a name that is the beginning of another's digest", r.err)
+    equal(w.kosa8("image", "tag", f"sha256:{digest[7:19]}", "named:4").code, 0, "the digest is meant")
+    digests = {ref: i["digest"] for i in rows(w, "image", "ls") for ref in i["refs"]}
+    equal(digests["docker.io/library/named:4"], digest, "and found")
+    equal(w.kosa8("image", "rm", "named:4").code, 0, "it goes")
+    equal(w.kosa8("image", "rm", f"{digest[7:19]}:latest").out, f"untagged {digest[7:19]}:latest\n",
+          "the name is meant")
+    for name in ("sha256:" + digest[7:19], "sha256", digest[7:]):
+        r = w.kosa8("image", "tag", other, name)
+        ok(r.code == 1 and said(r, "could be meant as a digest"), f"no name: {name[:20]}", r.err)
+    r = w.kosa8("image", "rm", "sha256:0000000000")
+    ok(r.code == 1 and said(r, "not here"), "the beginning of no digest", r.err)
     equal(w.kosa8("image", "rm", "named:2").out, "untagged named:2\n", "one name of two")
     equal(w.kosa8("image", "rm", digest[:20]).out, f"removed {digest[:20]}\n", "by digest")
     r = w.kosa8("image", "rm", "example.com/othre:1", other)
@@ -227,7 +254,7 @@ def local_pull(w):
     r = w.kosa8("image", "pull", "--platform", "linux/arm64", "example.com/arm:1")
     equal(r.code, 0, "another platform is pulled")
     r = w.kosa8("sandbox", "run", "box", "example.com/arm:1", "exit", "0")
-    ok(r.code == 125 and said(r, "for linux/arm64 only", "without --platform"), "not run", r.err)
+    ok(r.code == 125 and said(r, "for linux/arm64 only", "an image for linux/amd64"), "not run", r.err)
 
 
 def save(w):
