@@ -56,8 +56,8 @@ struct image_worker {
  * exit status. */
 int image_worker_run(struct image_worker *w, const struct context *c, const struct image_work *work,
 	struct image_gots *ret, struct err *e) must_check;
-/* Lets it go, and waits for its end. Whoever puts its images into the catalog does so under the same
- * lock: what another removes afterwards is then in nobody's claim any more. */
+/* Lets it go, and waits for its end. Whoever puts its images into the catalog does so under the
+ * same lock: what another removes afterwards is then in nobody's claim any more. */
 void image_worker_dismiss(struct image_worker *w);
 /* The same, and signals arrive again. Accepts a zeroed one. */
 void image_worker_release(struct image_worker *w);
