@@ -189,6 +189,10 @@ def test_ends(work):
            f"ends of tars, {what}", report[-1])
         paths = ["/" + path.strip("/") for _, path in image_paths(f"{work}/out.sqfs")] if code == 0 else []
         ok(sorted(x for x in paths if x != "/") == names, f"all files are there, {what}", paths)
+    after = FILE + 2 * l.ZEROS + b"x" + FILE
+    code, report = unpack(work, [l.in_parts(l.gz, 3)(after)])
+    ok(code == 0 and report[-1]["layer_diff_ids"] == ["sha256:" + digest(after)],
+       "what follows the end is hashed", report[-1])
     code, report = unpack(work, [b"", l.gz(b""), l.zstd(b"")])
     ok(code == 0 and report[-1]["entries"] == 1 and report[-1]["tar_bytes"] == 0,
        "layers of no bytes alone: an empty image", report[-1])

@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 
 #define SHOWN_NAME_SIZE 100 /* of an entry's name, escaped, in an error */
-#define TAIL_SIZE 512	    /* libarchive looks at one block at a time */
+#define TAIL_SIZE 512	    /* a tar's block: libarchive looks at one at a time */
 
 struct layer {
 	struct archive *a;
@@ -418,25 +418,35 @@ static bool all_zero(const unsigned char *p, size_t len)
 
 static int goes_on(struct err *e)
 {
-	return err_set(e, ERR_CORRUPT, 0, "the tar goes on after its end");
+	return err_set(e, ERR_CORRUPT, 0, "the tar goes on after a zero block");
 }
 
-/* What follows the archive's end is part of the digest, and must be padding: first what libarchive
- * has but did not use, then what it never asked for. */
-static int read_padding(struct layer *l, struct err *e)
+/* Two zero blocks end a tar, whatever follows; after one there may only be zeros. libarchive takes
+ * the second along with the first. */
+static bool has_ended(const struct layer *l)
+{
+	int64_t used = archive_filter_bytes(l->a, 0) - archive_read_header_position(l->a);
+
+	return !l->padding_cut && used >= 2 * (int64_t)TAIL_SIZE;
+}
+
+/* What follows the archive's end is part of the digest: first what libarchive has but did not use,
+ * then what it never asked for. */
+static int read_rest(struct layer *l, struct err *e)
 {
 	uint64_t unused =
 		l->totals->tar_bytes - l->tar_start - (uint64_t)archive_filter_bytes(l->a, 0);
 	const unsigned char *p;
 	size_t len = unused < l->chunk_len ? (size_t)unused : l->chunk_len;
 	size_t before = unused - len < l->tail_len ? (size_t)(unused - len) : l->tail_len;
+	bool any = has_ended(l);
 	const void *data;
 	int r = 0;
 
-	if (!all_zero(l->tail + l->tail_len - before, before))
+	if (!any && !all_zero(l->tail + l->tail_len - before, before))
 		return goes_on(e);
 	p = l->chunk + l->chunk_len - len;
-	while (r == 0 && all_zero(p, len)) {
+	while (r == 0 && (any || all_zero(p, len))) {
 		r = layer_stream_next(l->stream, &data, &len, e);
 		if (r < 0 || len == 0)
 			return r;
@@ -462,7 +472,7 @@ static int apply(struct layer *l, struct err *e)
 	do
 		r = next_entry(l, e);
 	while (r > 0 && !l->padding_cut);
-	return r >= 0 ? read_padding(l, e) : r;
+	return r >= 0 ? read_rest(l, e) : r;
 }
 
 int tar_apply(int fd, struct tree *t, const struct tar_options *options, struct tar_totals *totals,

@@ -37,8 +37,9 @@
  * How layers are read (OCI image-spec layer.md, and what is left open there):
  *  - A layer of no bytes, compressed or not, changes nothing; so does a tar of zero blocks only. A
  *    tar may end after any entry: with two zero blocks, one, or none, and without the padding of
- *    its last file. Zeros may follow. A tar that ends elsewhere, also between an extended header
- *    and its entry, is damaged; so is one that goes on after a zero block.
+ *    its last file. What follows two zero blocks is only hashed. A tar that ends elsewhere, also
+ *    between an extended header and its entry, is damaged; so is one that goes on after one zero
+ *    block.
  *  - Names: a leading "/", "." and empty components are dropped. ".." is refused in names and hard
  *    link targets. A component that is a symbolic link is followed inside the image's own tree, as
  *    container engines do in the root file system: absolute targets start at its root, ".." stops
