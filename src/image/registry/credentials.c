@@ -7,6 +7,7 @@
 
 #include "../../base/file.h"
 #include "../../base/json.h"
+#include "../../proto/reference.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -64,10 +65,13 @@ void credentials_key_host(const char *key, char *ret, size_t size)
 {
 	const char *host = strstr(key, "://");
 
+	char name[REFERENCE_NAME_MAX + 1];
+
 	host = host ? host + 3 : key;
-	(void)snprintf(ret, size, "%.*s", (int)strcspn(host, "/"), host);
-	if (strcmp(ret, "index.docker.io") == 0 || strcmp(ret, "registry-1.docker.io") == 0)
-		(void)snprintf(ret, size, "docker.io");
+	size_t len = strcspn(host, "/");
+	bool valid = reference_registry(host, len, name) == 0;
+	(void)snprintf(
+		ret, size, "%.*s", valid ? (int)sizeof(name) : (int)len, valid ? name : host);
 }
 
 const char *credentials_host_key(const char *registry)

@@ -70,7 +70,7 @@ int credentials_docker_entry(
 int credentials_of_entry(const char *registry, const char *file, struct credentials_entry *x,
 	struct credentials *ret, struct err *e) must_check;
 
-/* A key of these objects as a host: without scheme and path. */
+/* A key of these objects as a registry's canonical name: without scheme and path. */
 void credentials_key_host(const char *key, char *ret, size_t size);
 /* And what docker writes for a host: https://index.docker.io/v1/ for docker.io, else the host. */
 const char *credentials_host_key(const char *registry);

@@ -41,7 +41,7 @@ int registry_init(struct registry *r, const struct reference *ref, bool plain_ht
 	if (x < 0)
 		return x;
 	for (size_t i = 0; i < r->mirrors.len; i++) {
-		endpoint_mirror_account(ref->registry, r->mirrors.urls[i], account);
+		endpoint_mirror_account(r->mirrors.urls[i], account);
 		auth_init(&r->accounts[r->accounts_len++], account);
 	}
 	if (r->mirrors.len == 0)
