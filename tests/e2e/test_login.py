@@ -415,6 +415,22 @@ def test_ours_come_first(t):
     forget(t)
 
 
+def test_empty_files(t):
+    """As docker leaves them behind: they say nothing."""
+    for text in ("", "\n", " \t\r\n"):
+        forget(t)
+        for path in (t.auth, os.path.join(t.docker, "config.json")):
+            with open(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as f:
+                f.write(text)
+        cannot_pull(t, t.host, "401", "kosa8 login " + t.host)
+        equal(t.home("logout", t.host).text, f"not logged in to {t.host}\n")
+        equal(log_in(t, t.host).code, 0)
+        equal(stored(t)["auths"], {t.host: {"auth": BASIC}}, "what is stored")
+    write(t, " x ")
+    cannot_pull(t, t.host, "auth.json", "not valid JSON")
+    forget(t)
+
+
 # ---- credential helpers ----
 
 def helper_env(t, **more):

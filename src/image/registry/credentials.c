@@ -229,7 +229,7 @@ int credentials_docker_entry(const char *registry, struct credentials_entry *ret
 		(void)err_errno(e, -r, "cannot read %.250s", path);
 		return err_hint(e, "make it readable, or set DOCKER_CONFIG to another folder");
 	}
-	r = credentials_parse(registry, b.data, b.len, ret, e);
+	r = secret_is_blank(&b) ? 0 : credentials_parse(registry, b.data, b.len, ret, e);
 	return r < 0 ? err_wrap(e, "%.250s", path) : 0;
 }
 
