@@ -515,6 +515,90 @@ def test_a_helper_that_stores_nothing(t):
     forget(t)
 
 
+def anonymous(t):
+    """A registry that wants a token, which its token server gives to everybody."""
+    server = scripted(t)
+    server.tokens.answer = lambda request: (200, {}, json.dumps({"token": TOKEN}).encode())
+    return server
+
+
+def test_a_pull_does_not_need_the_helper(t):
+    """A public image is had without it; a private one is refused, and the helper is named."""
+    path = os.path.join(t.docker, "config.json")
+    env = helper_env(t, TEST_MODE="fail")
+    worker = Worker(t.folder, **env)
+    open_to_all, closed = anonymous(t), scripted(t)
+    for name, why in (("nosuch", "not installed"), ("test", "failed (get: status 1)")):
+        for host in (open_to_all.name, closed.name):
+            docker_config(t, **({"credsStore": name} if name == "nosuch" else {"credHelpers": {host: name}}))
+            what = f"{path}: the credential helper docker-credential-{name} {why.replace('not', 'is not', 1)}" \
+                if name == "nosuch" else f"{path}: the credential helper docker-credential-{name} {why}"
+            if host == open_to_all.name:
+                notices = worker.pulls(host + "/a/b:1")["notices"]
+                equal(len(notices), 1, f"{notices}")
+                check(what in notices[0] and "without credentials" in notices[0], f"{notices}")
+                check(all(r["authorization"] is None for r in open_to_all.tokens.seen), "anonymously")
+            else:
+                result = worker.fails(host + "/a/b:1", "denied", "refuses access (401)", what, path)
+                check("take it out of " + path in result["error"]["hint"], f"{result['error']}")
+    check(open_to_all.tokens.seen and closed.tokens.seen, "control: tokens were asked for")
+    forbidden = scripted(t, ImageRegistry, allowed=lambda r: error(403) if r.headers.get("Authorization")
+                         else error(401, **{"WWW-Authenticate":
+                                            f'Bearer realm="http://{open_to_all.tokens.name}/token"'}))
+    docker_config(t, credsStore="nosuch")
+    worker.fails(forbidden.name + "/a/b:1", "denied", "403", "docker-credential-nosuch is not installed")
+    basic = scripted(t, ImageRegistry, allowed=lambda r: error(401, **{"WWW-Authenticate": 'Basic realm="x"'}))
+    result = worker.fails(basic.name + "/a/b:1", "unavailable", "docker-credential-nosuch is not installed",
+                          "take it out of " + path)
+    equal(result["notices"], [], "the failure is the error")
+    forget(t)
+
+
+def second_helper(t, env):
+    """docker-credential-other: the same, with a store of its own."""
+    other = os.path.join(t.folder, "bin", "docker-credential-other")
+    with open(other, "w") as f:
+        f.write(HELPER.replace('os.environ["TEST_STORE"]', 'os.environ["TEST_STORE"] + ".other"').replace(
+            '"TEST_MODE"', '"TEST_OTHER_MODE"'))
+    os.chmod(other, 0o755)
+    return t.store + ".other"
+
+
+def test_a_login_moves_with_dockers_configuration(t):
+    env = helper_env(t)
+    store = second_helper(t, env)
+    docker_config(t, credsStore="test")
+    equal(log_in(t, t.host, env=env).code, 0)
+    check(t.host in kept(t), "control: the first helper has it")
+    docker_config(t, credsStore="test", credHelpers={t.host: "other"})
+    fails(t, "docker-credential-other failed (store: status 1)", "`docker-credential-other store`",
+          os.path.join(t.docker, "config.json"), args=["login", "-u", USER, "--password-stdin", t.host],
+          input=PASSWORD.encode(), env={**env, "TEST_OTHER_MODE": "fail"})
+    check(t.host in kept(t) and stored(t)["credHelpers"] == {t.host: "test"}, "nothing has moved")
+    equal(log_in(t, t.host, env=env).code, 0)
+    equal((kept(t), list(json.load(open(store)))), ({}, [t.host]), "it has moved")
+    equal(stored(t), {"auths": {}, "credHelpers": {t.host: "other"}})
+    docker_config(t)
+    result = log_in(t, t.host, env={**env, "TEST_OTHER_MODE": "fail"})
+    check(result.code == 0 and "docker-credential-other failed (erase: status 1)" in result.errors and
+          "earlier login" in result.errors, f"{result}")
+    equal(stored(t), {"auths": {t.host: {"auth": BASIC}}}, "it is in the file now")
+    equal(pull(t, t.host, env=env).code, 0, "a private pull")
+    forget(t)
+
+
+def test_a_logout_that_cannot_ask_docker(t):
+    env = helper_env(t)
+    for name, config in (("nosuch", {"credsStore": "nosuch"}), ("test", {"credHelpers": {t.host: "test"}})):
+        docker_config(t, **config)
+        result = t.home("logout", t.host, env={**env, "TEST_MODE": "fail"})
+        equal(result.text, f"not logged in to {t.host}\n")
+        check(f"docker-credential-{name}" in result.errors and "may remain" in result.errors, f"{result}")
+    docker_config(t, credsStore="test")
+    equal(t.home("logout", t.host, env=env).errors, "", "control: it has none")
+    forget(t)
+
+
 def test_an_identity_token_from_a_helper(t):
     server, env = scripted(t), helper_env(t)
     json.dump({server.name: {"Username": "<token>", "Secret": IDENTITY}}, open(t.store, "w"))

@@ -59,12 +59,38 @@ static int set_authorization(struct auth *a, const char *scheme, const char *val
 	return 0;
 }
 
+static bool lacks_helper(const struct auth *a)
+{
+	return a->failed.kind != ERR_NONE && a->credentials.failed_helper[0];
+}
+
+const char *auth_notice(struct auth *a)
+{
+	if (a->noted || !lacks_helper(a))
+		return NULL;
+	a->noted = true;
+	return a->failed.what;
+}
+
+int auth_blame_helper(const struct auth *a, struct err *e)
+{
+	char refusal[160];
+
+	if (!lacks_helper(a))
+		return err_code(e);
+	(void)snprintf(refusal, sizeof(refusal), "%.159s", e->what);
+	(void)err_set(e, e->kind, 0, "%s, and %.220s", refusal, a->failed.what);
+	return err_hint(e, "%s", a->failed.hint);
+}
+
 static int hint_login(const struct auth *a, struct err *e)
 {
 	const char *registry = a->registry;
 	bool docker = !*registry || strcmp(registry, "docker.io") == 0;
 	const char *blank = docker ? "" : " ";
 
+	if (lacks_helper(a))
+		return auth_blame_helper(a, e);
 	if (docker)
 		registry = "";
 	if (!credentials_exist(&a->credentials))
@@ -208,7 +234,10 @@ static int answer_with_given_token(struct auth *a, struct err *e)
 int auth_respond(struct auth *a, const struct challenge *c, const char *scope,
 	struct token_request *ret, struct err *e)
 {
-	if (auth_look_up(a, true) == 0 && a->failed.kind != ERR_NONE) {
+	bool anonymous_will_do = c->scheme == CHALLENGE_BEARER && c->realm[0];
+
+	if (auth_look_up(a, true) == 0 && a->failed.kind != ERR_NONE &&
+		!(lacks_helper(a) && anonymous_will_do)) {
 		*e = a->failed;
 		return err_code(e);
 	}

@@ -236,9 +236,15 @@ int credentials_docker_entry(const char *registry, struct credentials_entry *ret
 static int ask_helper(const char *name, const char *registry, const char *file,
 	struct credentials *ret, struct err *e)
 {
-	int r = helper_get(name, credentials_host_key(registry), ret, e);
+	const char *key = credentials_host_key(registry);
+	int r = helper_get(name, key, ret, e);
 
-	return r < 0 ? err_wrap(e, "%.200s", file) : 0;
+	if (r >= 0)
+		return 0;
+	(void)snprintf(ret->failed_helper, sizeof(ret->failed_helper), "%s", name);
+	(void)helper_hint(name, "get", key, file, e);
+	e->kind = ERR_UNAVAILABLE; /* what is asked for may well be there */
+	return err_wrap(e, "%.150s", file);
 }
 
 int credentials_of_entry(const char *registry, const char *file, struct credentials_entry *x,

@@ -32,6 +32,8 @@ struct credentials {
 	char *identity_token; /* for the token server, instead of a password (OAuth 2 refresh) */
 	char *registry_token; /* for the registry itself, as Bearer */
 	char from[300];	      /* the file or the helper, for messages */
+	/* Where they could not be had: the helper whose failure is the error, or "". */
+	char failed_helper[HELPER_NAME_SIZE];
 };
 void credentials_release(struct credentials *c);
 #define cleanup_credentials __attribute__((cleanup(credentials_release)))

@@ -183,7 +183,8 @@ static int status_error(struct fetcher *x, struct fetch *f, struct err *e)
 	if (status == 403) {
 		(void)err_set(
 			e, ERR_DENIED, 0, "%s: %s refuses access (403)%s", f->what, x->host, says);
-		return err_hint(e, "`kosa8 login` with an account that may read it");
+		(void)err_hint(e, "`kosa8 login` with an account that may read it");
+		return x->secrets ? auth_blame_helper(x->secrets, e) : err_code(e);
 	}
 	if (status == 404) {
 		return err_set(e, ERR_NOT_FOUND, 0, "%s: %s does not have it (404)%s", f->what,
@@ -217,6 +218,9 @@ static int log_in(struct fetcher *x, struct fetch *f, struct err *e)
 		return 0;
 	if ((r = auth_respond(x->auth, &f->call.answer.challenge, x->scope, &token, e)) < 0)
 		return err_wrap(e, "%s", f->what);
+	const char *notice = auth_notice(x->auth);
+	if (notice && x->output)
+		output_notice(x->output, "%s; going on without credentials", notice);
 	if (!token.url)
 		return 0;
 	r = token_get(x, &token, f->url, e);
