@@ -657,7 +657,7 @@ def test_a_helper_that_nobody_needs_may_fail(t):
     worker.pulls(server.name + "/a/b:1")
     docker_config(t, credsStore="not-installed")
     worker.pulls(server.name + "/a/b:1")
-    worker.fails(t.host + "/library/busybox", "not_found", "docker-credential-not-installed")
+    worker.fails(t.host + "/library/busybox", "unavailable", "docker-credential-not-installed")
     forget(t)
 
 

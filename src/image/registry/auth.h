@@ -47,9 +47,10 @@ struct token_request {
 void token_request_release(struct token_request *t);
 #define cleanup_token_request __attribute__((cleanup(token_request_release)))
 
-/* The registry answered 401 with this challenge. For Bearer: how to get a token, scope being used
- * when the challenge names none (both "": none). Else ret->url is NULL and authorization is set.
- * ERR_DENIED when there is nothing to answer with. */
+/* The registry answered 401 with this challenge. For Bearer: how to get a token; for what the
+ * challenge's scope leaves of a pull (challenge.h), or else for scope; "": for nothing. Else
+ * ret->url is NULL and authorization is set. ERR_DENIED when there is nothing to answer with,
+ * ERR_PROTOCOL when the challenge cannot be read. */
 int auth_respond(struct auth *a, const struct challenge *c, const char *scope,
 	struct token_request *ret, struct err *e) must_check;
 /* What people are to be told after that, once: the helper's failure. Else NULL. */
