@@ -66,6 +66,9 @@ static int on_answer(struct http_call *c, struct err *e)
 	struct fetch *f = c->ctx;
 	uint64_t offset = 0;
 
+	if (f->document && c->answer.encoding[0])
+		return err_set(e, ERR_PROTOCOL, 0, "%s: %s sent the %s compressed (%s)", f->what,
+			f->fetcher->host, f->document, c->answer.encoding);
 	if (c->answer.status == 206) {
 		if (f->started_at == 0 || !is_wanted_range(f)) {
 			int r = f->sink->begin(f->sink, 0, -1, e);
