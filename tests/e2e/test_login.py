@@ -175,12 +175,18 @@ def test_usage(t):
     wrong("-u", "alice", t.host, needles=["--password-stdin"])
     wrong("--password-stdin", t.host, needles=["--user"])
     wrong("--password", "x", t.host, needles=["--password"])
-    wrong("-u", "a", "--password-stdin", "http://" + t.host, needles=["--plain-http"])
+    for address in ("http://registry.example.com", "HTTP://Registry.Example.com/v2/", "http://128.0.0.1"):
+        host = address.split("/")[2].lower()
+        wrong("-u", "a", "--password-stdin", address,
+              needles=[f"kosa8 login {host}, or kosa8 login --plain-http {host}\n"])
     cannot_log_in(t, "not-a-registry", "not the name of a registry")
     cannot_log_in(t, t.host + "/library/busybox", "more than a registry")
     cannot_log_in(t, t.host, "empty", password="")
     cannot_log_in(t, t.host, "control characters", password="a\nb")
-    cannot_log_in(t, t.host, "user name", user="a:b")
+    cannot_log_in(t, t.host, "user name", ":", user="a:b")
+    cannot_log_in(t, t.host, "user name is empty", user="")
+    cannot_log_in(t, t.host, "user name", "control", user="a\nb")
+    fails(t, "registry.example.com\n", args=["logout", "Registry.example.com/library/busybox"])
     cannot_log_in(t, t.host, "longer than", password="x" * 20000)
     check(not os.path.exists(t.auth) or stored(t)["auths"] == {}, "nothing was stored")
 
@@ -190,6 +196,26 @@ def test_as_people_write_it(t):
     equal(list(stored(t)["auths"]), [t.host], "the host alone")
     t.home("logout", f"https://{t.host}")
     equal(stored(t)["auths"], {})
+    port = t.host.split(":")[1]
+    for address in (f"http://{t.host}", f"HTTP://LocalHost:{port}/v2", f"http://localhost:{port}/"):
+        host = address.split("/")[2].lower()
+        result = log_in(t, address)
+        equal((result.code, result.text), (0, f"alice is logged in to {host}\n"), f"{result}")
+        equal(list(stored(t)["auths"]), [host], "the host alone")
+        cannot_log_in(t, address, "does not accept", password="wrong")
+        equal(t.home("logout", address).text, f"logged out of {host}\n")
+    for address in ("http://registry.example.com/v2/", "https://Registry.Example.COM"):
+        equal(t.home("logout", address).text, "not logged in to registry.example.com\n")
+
+
+def test_http_means_no_tls(t):
+    """On loopback, where TLS would be found out else."""
+    authority = Authority(t.folder, "scheme")
+    host = private(t, certificate=authority.issue("scheme-server", "IP:127.0.0.1")[0]).name
+    env = {"SSL_CERT_FILE": authority.path}
+    cannot_log_in(t, "http://" + host, host, env=env)
+    equal(log_in(t, "https://" + host, env=env).code, 0, "control: with TLS")
+    t.home("logout", host)
 
 
 # ---- on a terminal ----
@@ -216,6 +242,9 @@ class Terminal:
             self.said += os.read(self.leader, 65536)
         except BlockingIOError:
             pass
+        return self.said.decode(errors="replace")
+
+    def read_all(self):
         return self.said.decode(errors="replace")
 
     def wait_for(self, text):
@@ -246,6 +275,30 @@ def test_on_a_terminal(t):
     terminal.type(PASSWORD + "\n")
     equal(terminal.end(), (0, f"alice is logged in to {t.host}\n"), f"{terminal.said}")
     t.home("logout", t.host)
+
+
+def test_the_end_of_the_input_ends_a_line(t):
+    terminal = Terminal(t, t.host)
+    terminal.wait_for("User name")
+    terminal.type("alice\x04")
+    terminal.wait_for("Password")
+    wait_for(lambda: not terminal.echo(), "echo to be off")
+    terminal.type(PASSWORD + "\x04")
+    equal(terminal.end()[0], 0, f"{terminal.said}")
+    t.home("logout", t.host)
+
+
+def test_an_impossible_user_is_refused_at_once(t):
+    for typed, why in (("\n", "is empty"), ("a:b\n", "':'")):
+        terminal = Terminal(t, t.host)
+        terminal.wait_for("User name")
+        terminal.type(typed)
+        equal(terminal.end()[0], 1, f"{terminal.said}")
+        check(why in terminal.read_all() and "Password" not in terminal.read_all(), f"{terminal.said}")
+    for user in ("", "a:b"):
+        terminal = Terminal(t, "-u", user, t.host)
+        equal(terminal.end()[0], 1, f"{terminal.said}")
+        check("user name" in terminal.read_all() and "Password" not in terminal.read_all(), f"{terminal.said}")
 
 
 def test_signals_restore_the_terminal(t):
