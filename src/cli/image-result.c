@@ -199,10 +199,11 @@ static int take_event(const json_t *o, struct progress *p, struct err *e)
 			(r = json_get_u64_or(o, "bytes", INT64_MAX, 0, &bytes, e)) < 0)
 			return r;
 		progress_convert(p, layer, bytes);
-	} else if (strcmp(event, "notice") == 0) {
+	} else if (strcmp(event, "notice") == 0 || strcmp(event, "waiting") == 0) {
 		if ((r = json_get_str(o, "text", 4096, &text, e)) < 0)
 			return r;
-		progress_notice(p, text);
+		if (!p->quiet || strcmp(event, "notice") == 0)
+			progress_notice(p, text);
 	}
 	return 0;
 }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 static const int caught[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP};
+#define LINE_CHUNK 4097 /* more than a line can have: N_TTY_BUF_SIZE of Linux */
 #define CAUGHT (sizeof(caught) / sizeof(caught[0]))
 
 static volatile sig_atomic_t pending;
@@ -53,26 +54,47 @@ static void release_signals(const struct signals *former)
 	(void)sigprocmask(SIG_SETMASK, &former->mask, NULL);
 }
 
-/* Up to the end of the line; -EINTR for a signal. */
+static bool is_canonical(void)
+{
+	struct termios t;
+
+	return tcgetattr(STDIN_FILENO, &t) == 0 && (t.c_lflag & ICANON);
+}
+
+/* One read(2): 1 when the line has ended, 2 when the input has. A terminal in its usual mode gives
+ * whole lines, or what was typed before ^D. */
+static int read_part(struct buf *b, bool whole_lines)
+{
+	char chunk[LINE_CHUNK];
+	ssize_t n = read(STDIN_FILENO, chunk, whole_lines ? sizeof(chunk) : 1);
+
+	if (n < 0)
+		return -errno;
+	bool newline = n > 0 && chunk[n - 1] == '\n';
+	bool part = n > 0 && whole_lines && (size_t)n < sizeof(chunk);
+	buf_put(b, chunk, (size_t)n - newline);
+	explicit_bzero(chunk, sizeof(chunk));
+	return n == 0 ? 2 : newline || part;
+}
+
+/* Up to the end of the line, or ^D after a part of it; -EINTR for a signal. */
 static int read_line(struct buf *b, const sigset_t *mask)
 {
+	bool whole_lines = is_canonical();
+	size_t before = b->len;
+
 	for (;;) {
 		struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
-		char c;
 		if (ppoll(&p, 1, NULL, mask) < 0) {
 			if (errno == EINTR && !pending)
 				continue;
 			return -errno;
 		}
-		ssize_t n = read(STDIN_FILENO, &c, 1);
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			return -ENODATA;
-		if (c == '\n')
-			return 0;
-		buf_put_u8(b, (unsigned char)c);
-		explicit_bzero(&c, 1);
+		int r = read_part(b, whole_lines);
+		if (r < 0)
+			return r;
+		if (r > 0)
+			return r == 1 || b->len > before ? 0 : -ENODATA;
 	}
 }
 

@@ -12,7 +12,7 @@
 
 /* One line without its end, appended to b. echo off: what is typed is not shown. The terminal is as
  * before on return, and before a signal (^C, a hangup, SIGTERM, ^Z) has its effect. ERR_CANCELLED
- * at the end of the input. */
+ * at the end of the input, if nothing came before it. */
 int password_ask(const char *prompt, bool echo, struct buf *b, struct err *e) must_check;
 
 #endif

@@ -27,7 +27,9 @@ static bool can_move(void)
 
 void progress_init(struct progress *p, enum progress_mode mode)
 {
-	*p = (struct progress){.mode = mode, .moves = mode != PROGRESS_NONE && can_move()};
+	*p = (struct progress){.mode = mode,
+		.quiet = mode == PROGRESS_NONE,
+		.moves = mode != PROGRESS_NONE && can_move()};
 	if (mode == PROGRESS_TERMINAL && !p->moves)
 		p->mode = PROGRESS_NONE;
 }

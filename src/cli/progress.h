@@ -48,6 +48,7 @@ struct progress_layer {
 struct progress {
 	enum progress_mode mode; /* as it turned out */
 	bool moves;		 /* on a terminal */
+	bool quiet;		 /* none was wanted */
 	struct progress_layer layers[PROGRESS_LAYERS_MAX];
 	size_t len;
 	uint64_t converted; /* bytes of layers that are done, and of the one at work */

@@ -45,7 +45,7 @@ static int lock_claim(const struct images *i, const struct wait *w, struct claim
 			return -errno;
 		int r = lock_take(c->fd, false);
 		if (r == -EWOULDBLOCK && !told) {
-			output_notice(
+			output_waiting(
 				i->output, "waiting for another process that makes the same image");
 			told = true;
 		}

@@ -28,16 +28,32 @@ void output_take(struct output *o, json_t *object)
 		o->failed = true;
 }
 
-void output_notice(struct output *o, const char *fmt, ...)
+format_printf(3, 0) static void tell(
+	struct output *o, const char *event, const char *fmt, va_list ap)
 {
 	char text[512], safe[1024];
+
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	text_escape(text, safe, sizeof(safe));
+	output_take(o, json_pack("{s:s, s:s}", "event", event, "text", safe));
+}
+
+void output_notice(struct output *o, const char *fmt, ...)
+{
 	va_list ap;
 
 	va_start(ap, fmt);
-	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	tell(o, "notice", fmt, ap);
 	va_end(ap);
-	text_escape(text, safe, sizeof(safe));
-	output_take(o, json_pack("{s:s, s:s}", "event", "notice", "text", safe));
+}
+
+void output_waiting(struct output *o, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	tell(o, "waiting", fmt, ap);
+	va_end(ap);
 }
 
 static bool may_send(struct output_pace *p, bool last)

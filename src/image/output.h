@@ -19,6 +19,8 @@ struct output_pace {
 /* Writes the object and drops it; NULL (out of memory while it was made) counts as a failure. */
 void output_take(struct output *o, json_t *object);
 void output_notice(struct output *o, const char *fmt, ...) format_printf(2, 3);
+/* What it waits for: progress rather than a notice. */
+void output_waiting(struct output *o, const char *fmt, ...) format_printf(2, 3);
 /* last: not held back by the pace. */
 void output_layer(struct output *o, struct output_pace *p, const char *digest, uint64_t size,
 	uint64_t done, bool last);

@@ -107,7 +107,7 @@ static int fetch_layers(struct making *m, struct err *e)
 		if (!(busy = layer_set_busy(&m->layers)))
 			continue;
 		if (!told)
-			output_notice(m->images->output,
+			output_waiting(m->images->output,
 				"waiting for another process that fetches %s", busy->what);
 		told = true;
 		if ((r = blob_wait(busy, &m->workdir, e)) < 0)

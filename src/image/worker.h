@@ -35,6 +35,7 @@
  *                       first is fetched, one for each with "state":"here" or "waiting" more
  *   {"event":"convert","layer":I,"bytes":N}   bytes of layer I (0 is the lowest) that were unpacked
  *   {"event":"notice","text":".."}            for people
+ *   {"event":"waiting","text":".."}           the same, unless they want no progress
  *
  * and as the last line, for
  *

@@ -3,6 +3,7 @@
 
 #include "../base/text.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -93,6 +94,23 @@ static bool is_registry(const char *s)
 	if (colon && !is_port(colon + 1, len - (size_t)(colon + 1 - s)))
 		return false;
 	return is_host_name(s, colon ? (size_t)(colon - s) : len);
+}
+
+int reference_registry(const char *s, size_t len, char ret[static REFERENCE_NAME_MAX + 1])
+{
+	char name[REFERENCE_NAME_MAX + 1];
+
+	if (len >= sizeof(name))
+		return -EINVAL;
+	for (size_t i = 0; i < len; i++)
+		name[i] = s[i] >= 'A' && s[i] <= 'Z' ? (char)(s[i] - 'A' + 'a') : s[i];
+	name[len] = '\0';
+	if (!is_registry(name) || (strcmp(name, "localhost") != 0 && !strpbrk(name, ".:")))
+		return -EINVAL;
+	bool docker =
+		strcmp(name, "index.docker.io") == 0 || strcmp(name, "registry-1.docker.io") == 0;
+	(void)snprintf(ret, REFERENCE_NAME_MAX + 1, "%s", docker ? "docker.io" : name);
+	return 0;
 }
 
 /* [a-z0-9]+ joined by one of "." "_" "__" or any number of "-". Returns where it ends. */
@@ -203,6 +221,18 @@ static int wrong_repository(struct err *e, const char *text, const char *reposit
 	return err_hint(e, "a name such as python:3.12-slim or registry.example.com/team/app:1.0");
 }
 
+/* Letters alone, and some of them upper case: in lower case it would be part of the repository. */
+static int wrong_registry(struct err *e, const char *text, const char *name, size_t len)
+{
+	(void)invalid(e, text,
+		"the registry's name before the first '/' is not HOST or HOST:PORT, with a dot or "
+		"a port");
+	if (!is_host_name(name, len))
+		return err_code(e);
+	return err_hint(
+		e, "a repository is written in lower case; a registry as %.*s:443", (int)len, name);
+}
+
 static int split_name(const char *name, const char *text, struct reference *ret, struct err *e)
 {
 	const char *slash = strchr(name, '/');
@@ -212,16 +242,10 @@ static int split_name(const char *name, const char *text, struct reference *ret,
 	if (strlen(name) > REFERENCE_NAME_MAX)
 		return invalid(e, text, "the name without the tag is longer than 255 bytes");
 	if (slash && looks_like_registry(name, (size_t)(slash - name))) {
-		(void)snprintf(
-			ret->registry, sizeof(ret->registry), "%.*s", (int)(slash - name), name);
 		repository = slash + 1;
-		if (!is_registry(ret->registry))
-			return invalid(e, text,
-				"the registry's name before the first '/' is not "
-				"HOST or HOST:PORT");
+		if (reference_registry(name, (size_t)(slash - name), ret->registry) < 0)
+			return wrong_registry(e, text, name, (size_t)(slash - name));
 	}
-	if (strcmp(ret->registry, "index.docker.io") == 0)
-		(void)snprintf(ret->registry, sizeof(ret->registry), "docker.io");
 	if (!is_repository(repository))
 		return wrong_repository(e, text, repository);
 	if (strcmp(ret->registry, "docker.io") == 0 && is_like_digest(repository))

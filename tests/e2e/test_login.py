@@ -175,12 +175,18 @@ def test_usage(t):
     wrong("-u", "alice", t.host, needles=["--password-stdin"])
     wrong("--password-stdin", t.host, needles=["--user"])
     wrong("--password", "x", t.host, needles=["--password"])
-    wrong("-u", "a", "--password-stdin", "http://" + t.host, needles=["--plain-http"])
+    for address in ("http://registry.example.com", "HTTP://Registry.Example.com/v2/", "http://128.0.0.1"):
+        host = address.split("/")[2].lower()
+        wrong("-u", "a", "--password-stdin", address,
+              needles=[f"kosa8 login {host}, or kosa8 login --plain-http {host}\n"])
     cannot_log_in(t, "not-a-registry", "not the name of a registry")
     cannot_log_in(t, t.host + "/library/busybox", "more than a registry")
     cannot_log_in(t, t.host, "empty", password="")
     cannot_log_in(t, t.host, "control characters", password="a\nb")
-    cannot_log_in(t, t.host, "user name", user="a:b")
+    cannot_log_in(t, t.host, "user name", ":", user="a:b")
+    cannot_log_in(t, t.host, "user name is empty", user="")
+    cannot_log_in(t, t.host, "user name", "control", user="a\nb")
+    fails(t, "registry.example.com\n", args=["logout", "Registry.example.com/library/busybox"])
     cannot_log_in(t, t.host, "longer than", password="x" * 20000)
     check(not os.path.exists(t.auth) or stored(t)["auths"] == {}, "nothing was stored")
 
@@ -190,6 +196,26 @@ def test_as_people_write_it(t):
     equal(list(stored(t)["auths"]), [t.host], "the host alone")
     t.home("logout", f"https://{t.host}")
     equal(stored(t)["auths"], {})
+    port = t.host.split(":")[1]
+    for address in (f"http://{t.host}", f"HTTP://LocalHost:{port}/v2", f"http://localhost:{port}/"):
+        host = address.split("/")[2].lower()
+        result = log_in(t, address)
+        equal((result.code, result.text), (0, f"alice is logged in to {host}\n"), f"{result}")
+        equal(list(stored(t)["auths"]), [host], "the host alone")
+        cannot_log_in(t, address, "does not accept", password="wrong")
+        equal(t.home("logout", address).text, f"logged out of {host}\n")
+    for address in ("http://registry.example.com/v2/", "https://Registry.Example.COM"):
+        equal(t.home("logout", address).text, "not logged in to registry.example.com\n")
+
+
+def test_http_means_no_tls(t):
+    """On loopback, where TLS would be found out else."""
+    authority = Authority(t.folder, "scheme")
+    host = private(t, certificate=authority.issue("scheme-server", "IP:127.0.0.1")[0]).name
+    env = {"SSL_CERT_FILE": authority.path}
+    cannot_log_in(t, "http://" + host, host, env=env)
+    equal(log_in(t, "https://" + host, env=env).code, 0, "control: with TLS")
+    t.home("logout", host)
 
 
 # ---- on a terminal ----
@@ -216,6 +242,9 @@ class Terminal:
             self.said += os.read(self.leader, 65536)
         except BlockingIOError:
             pass
+        return self.said.decode(errors="replace")
+
+    def read_all(self):
         return self.said.decode(errors="replace")
 
     def wait_for(self, text):
@@ -246,6 +275,30 @@ def test_on_a_terminal(t):
     terminal.type(PASSWORD + "\n")
     equal(terminal.end(), (0, f"alice is logged in to {t.host}\n"), f"{terminal.said}")
     t.home("logout", t.host)
+
+
+def test_the_end_of_the_input_ends_a_line(t):
+    terminal = Terminal(t, t.host)
+    terminal.wait_for("User name")
+    terminal.type("alice\x04")
+    terminal.wait_for("Password")
+    wait_for(lambda: not terminal.echo(), "echo to be off")
+    terminal.type(PASSWORD + "\x04")
+    equal(terminal.end()[0], 0, f"{terminal.said}")
+    t.home("logout", t.host)
+
+
+def test_an_impossible_user_is_refused_at_once(t):
+    for typed, why in (("\n", "is empty"), ("a:b\n", "':'")):
+        terminal = Terminal(t, t.host)
+        terminal.wait_for("User name")
+        terminal.type(typed)
+        equal(terminal.end()[0], 1, f"{terminal.said}")
+        check(why in terminal.read_all() and "Password" not in terminal.read_all(), f"{terminal.said}")
+    for user in ("", "a:b"):
+        terminal = Terminal(t, "-u", user, t.host)
+        equal(terminal.end()[0], 1, f"{terminal.said}")
+        check("user name" in terminal.read_all() and "Password" not in terminal.read_all(), f"{terminal.said}")
 
 
 def test_signals_restore_the_terminal(t):
@@ -415,6 +468,22 @@ def test_ours_come_first(t):
     forget(t)
 
 
+def test_empty_files(t):
+    """As docker leaves them behind: they say nothing."""
+    for text in ("", "\n", " \t\r\n"):
+        forget(t)
+        for path in (t.auth, os.path.join(t.docker, "config.json")):
+            with open(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as f:
+                f.write(text)
+        cannot_pull(t, t.host, "401", "kosa8 login " + t.host)
+        equal(t.home("logout", t.host).text, f"not logged in to {t.host}\n")
+        equal(log_in(t, t.host).code, 0)
+        equal(stored(t)["auths"], {t.host: {"auth": BASIC}}, "what is stored")
+    write(t, " x ")
+    cannot_pull(t, t.host, "auth.json", "not valid JSON")
+    forget(t)
+
+
 # ---- credential helpers ----
 
 def helper_env(t, **more):
@@ -499,6 +568,90 @@ def test_a_helper_that_stores_nothing(t):
     forget(t)
 
 
+def anonymous(t):
+    """A registry that wants a token, which its token server gives to everybody."""
+    server = scripted(t)
+    server.tokens.answer = lambda request: (200, {}, json.dumps({"token": TOKEN}).encode())
+    return server
+
+
+def test_a_pull_does_not_need_the_helper(t):
+    """A public image is had without it; a private one is refused, and the helper is named."""
+    path = os.path.join(t.docker, "config.json")
+    env = helper_env(t, TEST_MODE="fail")
+    worker = Worker(t.folder, **env)
+    open_to_all, closed = anonymous(t), scripted(t)
+    for name, why in (("nosuch", "not installed"), ("test", "failed (get: status 1)")):
+        for host in (open_to_all.name, closed.name):
+            docker_config(t, **({"credsStore": name} if name == "nosuch" else {"credHelpers": {host: name}}))
+            what = f"{path}: the credential helper docker-credential-{name} {why.replace('not', 'is not', 1)}" \
+                if name == "nosuch" else f"{path}: the credential helper docker-credential-{name} {why}"
+            if host == open_to_all.name:
+                notices = worker.pulls(host + "/a/b:1")["notices"]
+                equal(len(notices), 1, f"{notices}")
+                check(what in notices[0] and "without credentials" in notices[0], f"{notices}")
+                check(all(r["authorization"] is None for r in open_to_all.tokens.seen), "anonymously")
+            else:
+                result = worker.fails(host + "/a/b:1", "denied", "refuses access (401)", what, path)
+                check("take it out of " + path in result["error"]["hint"], f"{result['error']}")
+    check(open_to_all.tokens.seen and closed.tokens.seen, "control: tokens were asked for")
+    forbidden = scripted(t, ImageRegistry, allowed=lambda r: error(403) if r.headers.get("Authorization")
+                         else error(401, **{"WWW-Authenticate":
+                                            f'Bearer realm="http://{open_to_all.tokens.name}/token"'}))
+    docker_config(t, credsStore="nosuch")
+    worker.fails(forbidden.name + "/a/b:1", "denied", "403", "docker-credential-nosuch is not installed")
+    basic = scripted(t, ImageRegistry, allowed=lambda r: error(401, **{"WWW-Authenticate": 'Basic realm="x"'}))
+    result = worker.fails(basic.name + "/a/b:1", "unavailable", "docker-credential-nosuch is not installed",
+                          "take it out of " + path)
+    equal(result["notices"], [], "the failure is the error")
+    forget(t)
+
+
+def second_helper(t, env):
+    """docker-credential-other: the same, with a store of its own."""
+    other = os.path.join(t.folder, "bin", "docker-credential-other")
+    with open(other, "w") as f:
+        f.write(HELPER.replace('os.environ["TEST_STORE"]', 'os.environ["TEST_STORE"] + ".other"').replace(
+            '"TEST_MODE"', '"TEST_OTHER_MODE"'))
+    os.chmod(other, 0o755)
+    return t.store + ".other"
+
+
+def test_a_login_moves_with_dockers_configuration(t):
+    env = helper_env(t)
+    store = second_helper(t, env)
+    docker_config(t, credsStore="test")
+    equal(log_in(t, t.host, env=env).code, 0)
+    check(t.host in kept(t), "control: the first helper has it")
+    docker_config(t, credsStore="test", credHelpers={t.host: "other"})
+    fails(t, "docker-credential-other failed (store: status 1)", "`docker-credential-other store`",
+          os.path.join(t.docker, "config.json"), args=["login", "-u", USER, "--password-stdin", t.host],
+          input=PASSWORD.encode(), env={**env, "TEST_OTHER_MODE": "fail"})
+    check(t.host in kept(t) and stored(t)["credHelpers"] == {t.host: "test"}, "nothing has moved")
+    equal(log_in(t, t.host, env=env).code, 0)
+    equal((kept(t), list(json.load(open(store)))), ({}, [t.host]), "it has moved")
+    equal(stored(t), {"auths": {}, "credHelpers": {t.host: "other"}})
+    docker_config(t)
+    result = log_in(t, t.host, env={**env, "TEST_OTHER_MODE": "fail"})
+    check(result.code == 0 and "docker-credential-other failed (erase: status 1)" in result.errors and
+          "earlier login" in result.errors, f"{result}")
+    equal(stored(t), {"auths": {t.host: {"auth": BASIC}}}, "it is in the file now")
+    equal(pull(t, t.host, env=env).code, 0, "a private pull")
+    forget(t)
+
+
+def test_a_logout_that_cannot_ask_docker(t):
+    env = helper_env(t)
+    for name, config in (("nosuch", {"credsStore": "nosuch"}), ("test", {"credHelpers": {t.host: "test"}})):
+        docker_config(t, **config)
+        result = t.home("logout", t.host, env={**env, "TEST_MODE": "fail"})
+        equal(result.text, f"not logged in to {t.host}\n")
+        check(f"docker-credential-{name}" in result.errors and "may remain" in result.errors, f"{result}")
+    docker_config(t, credsStore="test")
+    equal(t.home("logout", t.host, env=env).errors, "", "control: it has none")
+    forget(t)
+
+
 def test_an_identity_token_from_a_helper(t):
     server, env = scripted(t), helper_env(t)
     json.dump({server.name: {"Username": "<token>", "Secret": IDENTITY}}, open(t.store, "w"))
@@ -557,7 +710,7 @@ def test_a_helper_that_nobody_needs_may_fail(t):
     worker.pulls(server.name + "/a/b:1")
     docker_config(t, credsStore="not-installed")
     worker.pulls(server.name + "/a/b:1")
-    worker.fails(t.host + "/library/busybox", "not_found", "docker-credential-not-installed")
+    worker.fails(t.host + "/library/busybox", "unavailable", "docker-credential-not-installed")
     forget(t)
 
 

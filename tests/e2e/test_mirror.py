@@ -117,6 +117,34 @@ def test_what_is_no_mirror(t):
     t.worker.pulls(IMAGE, env=mirrors(f"http://{good.name}/prefix/"))
 
 
+def test_a_list_that_cannot_be_read(t):
+    """The registry that was to be spared is not asked."""
+    good = own(t, ImageRegistry())
+    host = good.name
+    for entry in (host, f"{host} http://127.0.0.1:1", "=x", f"={host}", f"{host}=", f"{host}= ",
+                  f"{host}==http://127.0.0.1:1", "noregistry=http://127.0.0.1:1",
+                  "other.example.com=x", f"{host}=http://a b"):
+        for value in (entry, f"other.example.com=http://127.0.0.1:1,{entry}", f"{entry},"):
+            t.worker.fails(f"{host}/a/b:1", "invalid", f'KOSA8_REGISTRY_MIRROR: "{entry.strip()}"',
+                           "mirror.example.com", env={"KOSA8_REGISTRY_MIRROR": value})
+    equal(good.seen, [], "what the registry saw")
+    result = t.worker.fails(IMAGE, "invalid", 'KOSA8_REGISTRY_MIRROR: "registry.example.com=..."',
+                            env=mirrors("http://user:s3cret-that-nobody-may-see@a.example.com"))
+    check("user" not in str(result["error"]), f"{result}")
+    for value in ("", ",", "other.example.com=http://127.0.0.1:1", " ,"):
+        t.worker.pulls(f"{host}/a/b:1", env={"KOSA8_REGISTRY_MIRROR": value})
+    check(good.seen, "control: without a mirror the registry is asked")
+
+
+def test_the_registry_is_named_as_in_a_reference(t):
+    good = own(t, ImageRegistry())
+    for image, name in ((IMAGE, "Registry.Example.COM"), (IMAGE.replace("reg", "Reg"), IMAGE.split("/")[0]),
+                        ("docker.io/a/b:1", "index.docker.io"), ("a/b:1", "Registry-1.Docker.IO")):
+        before = len(good.seen)
+        t.worker.pulls(image, env={"KOSA8_REGISTRY_MIRROR": f" {name}=http://{good.name} "})
+        check(len(good.seen) > before, f"{name}: the mirror was asked")
+
+
 def test_a_damaged_answer_is_no_reason_to_go_on(t):
     bad, good = own(t, Server(lambda r: (200, {}, b"{}"))), own(t, ImageRegistry())
     t.worker.fails(IMAGE, "protocol", env=mirrors(bad, good))

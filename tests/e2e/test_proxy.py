@@ -111,6 +111,25 @@ def test_a_proxy_that_is_not_there(t):
                                              env={"https_proxy": url}))
 
 
+def test_it_is_named(t):
+    """HOST:PORT and the variable that it came from, never its credentials."""
+    for plain, variable in ((False, "https_proxy"), (False, "HTTPS_PROXY"), (False, "all_proxy"),
+                            (False, "ALL_PROXY"), (True, "http_proxy"), (True, "HTTP_PROXY")):
+        for address in ("127.0.0.1:1", "nosuchhost.invalid:3128"):
+            result = t.worker.fails(f"{NAME}/a/b:1", "unavailable",
+                                    f"the proxy {address} ({variable}) cannot be reached",
+                                    f"check {variable} and", flags=["--plain-http"] if plain else [],
+                                    env={variable: f"http://{USER_OF_PROXY}@{address}",
+                                         "no_proxy": "other.example.com,ample.com"})
+            quiet_about_the_proxy(result)
+            check("proxyuser" not in str(result), f"{result}")
+    t.worker.fails(f"{NAME}/a/b:1", "unavailable", "the proxy 127.0.0.1:1080 (https_proxy)",
+                   env={"https_proxy": "127.0.0.1"})
+    result = t.worker.fails(f"{NAME}/a/b:1", "unavailable", "no answer from", "resolve",
+                            env={"https_proxy": "http://127.0.0.1:1", "no_proxy": f"x.org, .{NAME}"})
+    check("proxy" not in str(result["error"]), f"control: where none was asked: {result}")
+
+
 def test_no_proxy(t):
     p = proxy(t, t.names)
     for value in (NAME, "example.com", ".example.com", "*"):

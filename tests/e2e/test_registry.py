@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A registry that misbehaves (registry-faults.py): the pull gets through or says what is wrong, in
 bounded time; never a corrupt image, never a leftover but what a next try continues."""
+import gzip
 import json
 import os
 import subprocess
 import sys
 
 from harness import check, equal, wait_for
+from servers import ImageRegistry, Server, Worker
 
 HOME = "own"
 SANDBOX = True
@@ -60,6 +62,7 @@ def setup(t):
                                  t.log], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     t.port = json.loads(t.faults.stdout.readline())["port"]
     t.digests = set()
+    t.worker = Worker(t.folder)
     t.before = files(t)
 
 
@@ -120,6 +123,46 @@ for name in WORKS:
     globals()["test_in_spite_of_" + name.replace("-", "_")] = works(name)
 for name, words in FAILS.items():
     globals()["test_refused_" + name.replace("-", "_")] = fails(name, words)
+
+
+def document(answer, kind, *needles):
+    """Of a registry that gives this answer to all that is asked."""
+    def test(t):
+        server = Server(lambda request: (200, {}, b"{}") if request.path == "/v2/" else answer)
+        try:
+            result = t.worker.fails(server.name + "/a/b:1", kind, *needles)
+            check(server.seen and len(server.seen) < 4, f"control: it was asked, once: {server.seen}")
+            check("credentials" not in str(result["error"]), f"{result}")
+        finally:
+            server.stop()
+    return test
+
+
+LONG = "x" * 120_000
+for name, arguments in {
+        "an_empty_manifest": ((200, {}, b""), "protocol", "sent an empty manifest"),
+        "a_long_header_line": ((200, {"X-Long": LONG}, b"{}"), "protocol", "header", "too large"),
+        "a_long_header": ((200, {f"X-{i}": LONG[:9000] for i in range(60)}, b"{}"), "protocol",
+                          "header", "too large"),
+        "a_compressed_manifest": ((200, {"Content-Encoding": "GZip"}, gzip.compress(b"{}")), "protocol",
+                                  "sent the manifest compressed (gzip)"),
+        "a_challenge_that_cannot_be_read": ((401, {"WWW-Authenticate": 'Bearer realm="'}, b""),
+                                            "protocol", "WWW-Authenticate header cannot be read"),
+        "no_challenge": ((401, {}, b""), "denied", "does not say how to log in")}.items():
+    globals()["test_refused_" + name] = document(*arguments)
+
+
+def test_content_encoding_identity(t):
+    """The control of the compressed one: what is sent as it is may say so."""
+    class Identity(ImageRegistry):
+        def answer(self, request):
+            status, headers, body = super().answer(request)
+            return status, {**headers, "Content-Encoding": "identity"}, body
+    server = Identity()
+    try:
+        t.worker.pulls(server.name + "/a/b:1")
+    finally:
+        server.stop()
 
 
 def test_what_arrived_is_what_was_sent(t):

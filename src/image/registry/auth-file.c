@@ -75,7 +75,7 @@ int auth_file_entry(const char *registry, struct credentials_entry *ret, struct 
 	int r = read_file(&b, e);
 
 	*ret = (struct credentials_entry){0};
-	if (r < 0 || b.len == 0)
+	if (r < 0 || secret_is_blank(&b))
 		return r;
 	return credentials_parse(registry, b.data, b.len, ret, e) < 0 ? broken(e) : 0;
 }
@@ -87,7 +87,7 @@ static int load(json_t **ret, struct err *e)
 
 	if (r < 0)
 		return r;
-	if (b.len > 0)
+	if (!secret_is_blank(&b))
 		return secret_json_parse(b.data, b.len, "it", ret, e) < 0 ? broken(e) : 0;
 	*ret = json_object();
 	return *ret ? 0 : err_errno(e, ENOMEM, "cannot keep credentials");

@@ -59,12 +59,38 @@ static int set_authorization(struct auth *a, const char *scheme, const char *val
 	return 0;
 }
 
+static bool lacks_helper(const struct auth *a)
+{
+	return a->failed.kind != ERR_NONE && a->credentials.failed_helper[0];
+}
+
+const char *auth_notice(struct auth *a)
+{
+	if (a->noted || !lacks_helper(a))
+		return NULL;
+	a->noted = true;
+	return a->failed.what;
+}
+
+int auth_blame_helper(const struct auth *a, struct err *e)
+{
+	char refusal[160];
+
+	if (!lacks_helper(a))
+		return err_code(e);
+	(void)snprintf(refusal, sizeof(refusal), "%.159s", e->what);
+	(void)err_set(e, e->kind, 0, "%s, and %.220s", refusal, a->failed.what);
+	return err_hint(e, "%s", a->failed.hint);
+}
+
 static int hint_login(const struct auth *a, struct err *e)
 {
 	const char *registry = a->registry;
 	bool docker = !*registry || strcmp(registry, "docker.io") == 0;
 	const char *blank = docker ? "" : " ";
 
+	if (lacks_helper(a))
+		return auth_blame_helper(a, e);
 	if (docker)
 		registry = "";
 	if (!credentials_exist(&a->credentials))
@@ -139,7 +165,10 @@ static int request_token(const struct auth *a, const struct challenge *c, const 
 	struct token_request *ret, struct err *e)
 {
 	cleanup_str char *service = http_escape(c->service);
-	cleanup_str char *asked = http_escape(c->scope[0] ? c->scope : scope);
+	char pull[sizeof(c->scope)];
+
+	challenge_pull_scope(*scope ? c->scope : "", pull, sizeof(pull));
+	cleanup_str char *asked = http_escape(pull[0] ? pull : scope);
 	cleanup_token_request struct token_request t = {0};
 	char origin[HTTP_ORIGIN_MAX];
 	int r;
@@ -165,6 +194,19 @@ static int denied(const struct auth *a, struct err *e)
 {
 	(void)err_set(e, ERR_DENIED, 0, "%s refuses access (401)", a->registry);
 	return hint_login(a, e);
+}
+
+/* Nothing was sent that it could have refused. */
+static int no_way_in(const struct auth *a, const struct challenge *c, struct err *e)
+{
+	if (c->unreadable)
+		return err_set(e, ERR_PROTOCOL, 0,
+			"%s refuses access with 401, and its WWW-Authenticate header cannot be "
+			"read",
+			a->registry);
+	(void)err_set(e, ERR_DENIED, 0,
+		"%s refuses access with 401, and does not say how to log in", a->registry);
+	return err_hint(e, "check the name; whoever runs the registry knows what is missing");
 }
 
 /* What the registry itself gets; once. */
@@ -208,7 +250,10 @@ static int answer_with_given_token(struct auth *a, struct err *e)
 int auth_respond(struct auth *a, const struct challenge *c, const char *scope,
 	struct token_request *ret, struct err *e)
 {
-	if (auth_look_up(a, true) == 0 && a->failed.kind != ERR_NONE) {
+	bool anonymous_will_do = c->scheme == CHALLENGE_BEARER && c->realm[0];
+
+	if (c->scheme != CHALLENGE_NONE && auth_look_up(a, true) == 0 &&
+		a->failed.kind != ERR_NONE && !(lacks_helper(a) && anonymous_will_do)) {
 		*e = a->failed;
 		return err_code(e);
 	}
@@ -217,7 +262,9 @@ int auth_respond(struct auth *a, const struct challenge *c, const char *scope,
 		return answer_with_given_token(a, e);
 	if (c->scheme == CHALLENGE_BEARER && c->realm[0])
 		return request_token(a, c, scope, ret, e);
-	return c->scheme == CHALLENGE_BASIC ? answer_basic(a, e) : denied(a, e);
+	if (c->scheme == CHALLENGE_BASIC)
+		return answer_basic(a, e);
+	return a->authorization ? denied(a, e) : no_way_in(a, c, e);
 }
 
 /* Some servers give a new identity token with each use of the former. */

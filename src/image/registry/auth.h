@@ -4,7 +4,8 @@
  * them they go to the token server that the registry names, or to the registry itself where that
  * asks for Basic. They are looked up (credentials.h) before it is spoken to, as what is read then
  * has no business near what a registry sends; that they could not be had matters only when the
- * registry asks for some.
+ * registry asks for some. Where a credential helper failed and a Bearer token will do, it is asked
+ * for anonymously: most images are public.
  *
  * What this object holds is secret: it goes into a request and nowhere else.
  */
@@ -25,6 +26,7 @@ struct auth {
 	bool looked_up;
 	struct err failed;   /* why there are none; ERR_NONE: nothing failed */
 	char *authorization; /* what requests to the registry carry now, or NULL */
+	bool noted;	     /* that there are none as a helper failed */
 	unsigned generation; /* counts the changes of authorization */
 };
 void auth_init(struct auth *a, const char *registry);
@@ -45,11 +47,16 @@ struct token_request {
 void token_request_release(struct token_request *t);
 #define cleanup_token_request __attribute__((cleanup(token_request_release)))
 
-/* The registry answered 401 with this challenge. For Bearer: how to get a token, scope being used
- * when the challenge names none (both "": none). Else ret->url is NULL and authorization is set.
- * ERR_DENIED when there is nothing to answer with. */
+/* The registry answered 401 with this challenge. For Bearer: how to get a token; for what the
+ * challenge's scope leaves of a pull (challenge.h), or else for scope; "": for nothing. Else
+ * ret->url is NULL and authorization is set. ERR_DENIED when there is nothing to answer with,
+ * ERR_PROTOCOL when the challenge cannot be read. */
 int auth_respond(struct auth *a, const struct challenge *c, const char *scope,
 	struct token_request *ret, struct err *e) must_check;
+/* What people are to be told after that, once: the helper's failure. Else NULL. */
+const char *auth_notice(struct auth *a);
+/* Adds such a failure to the error that access is refused. */
+int auth_blame_helper(const struct auth *a, struct err *e);
 /* The token server's answer. ERR_PROTOCOL. */
 int auth_accept_token(struct auth *a, const void *data, size_t len, struct err *e) must_check;
 /* Access is refused although a token or credentials were sent, or there were none: sets the error

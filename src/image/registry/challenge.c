@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -148,6 +149,12 @@ static bool read_rest(struct reader *r, struct challenge *found)
 	}
 }
 
+static int unreadable(struct challenge *c)
+{
+	c->unreadable = true;
+	return -EPROTO;
+}
+
 int challenge_parse(struct challenge *c, const char *value, size_t len)
 {
 	struct reader r = {value, value + len};
@@ -158,11 +165,48 @@ int challenge_parse(struct challenge *c, const char *value, size_t len)
 		if (r.at == r.end)
 			return 0;
 		if (!read_token(&r, name, sizeof(name)))
-			return -EPROTO;
+			return unreadable(c);
 		struct challenge found = {.scheme = scheme_of(name)};
 		if (!read_rest(&r, &found))
-			return -EPROTO;
+			return unreadable(c);
+		found.unreadable = c->unreadable;
 		if (found.scheme > c->scheme)
 			*c = found;
+	}
+}
+
+/* NAME in "repository:NAME:ACTION,..." with pull among the actions; it may hold a port's colon. */
+static bool read_scope(const char *s, size_t len, const char **ret_name, size_t *ret_len)
+{
+	static const char type[] = "repository:";
+	const size_t type_len = sizeof(type) - 1;
+	const char *colon = memrchr(s, ':', len), *end = s + len;
+
+	if (len <= type_len || memcmp(s, type, type_len) != 0 || colon <= s + type_len)
+		return false;
+	*ret_name = s + type_len;
+	*ret_len = (size_t)(colon - *ret_name);
+	for (const char *action = colon + 1; action < end;) {
+		const char *comma = memchr(action, ',', (size_t)(end - action));
+		size_t n = (size_t)((comma ? comma : end) - action);
+		if (n == 4 && memcmp(action, "pull", 4) == 0)
+			return true;
+		action += n + 1;
+	}
+	return false;
+}
+
+void challenge_pull_scope(const char *scope, char *ret, size_t size)
+{
+	size_t used = 0, name_len;
+	const char *name;
+
+	*ret = '\0';
+	for (const char *p = scope + strspn(scope, " "); *p; p += strspn(p, " ")) {
+		size_t len = strcspn(p, " ");
+		if (read_scope(p, len, &name, &name_len) && used + name_len + 18 < size)
+			used += (size_t)snprintf(ret + used, size - used, "%srepository:%.*s:pull",
+				used ? " " : "", (int)name_len, name);
+		p += len;
 	}
 }

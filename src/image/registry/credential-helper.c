@@ -62,12 +62,10 @@ static int start(struct helper *h, const char *verb, struct err *e)
 	int r = spawn_start(&s, &h->pid, &h->pidfd, e);
 	(void)fd_close(to[0]);
 	(void)fd_close(from[1]);
-	if (r < 0 && e->errnum == ENOENT) {
-		(void)err_set(e, ERR_NOT_FOUND, 0,
+	if (r < 0 && e->errnum == ENOENT)
+		return err_set(e, ERR_NOT_FOUND, 0,
 			"the credential helper %s is not installed: no such program in PATH",
 			h->program);
-		return err_hint(e, "install it, or take it out of that file");
-	}
 	if (r >= 0 &&
 		((r = fd_set_nonblock(h->in, true)) < 0 || (r = fd_set_nonblock(h->out, true)) < 0))
 		return err_errno(e, -r, "cannot talk to %s", h->program);
@@ -166,9 +164,22 @@ static int ask(const char *name, const char *verb, const char *data, struct buf 
 	const char *said = buf_cstr(b);
 	if (said && strstr(said, NOT_FOUND))
 		return 1;
-	(void)err_set(e, ERR_UNAVAILABLE, 0, "the credential helper %s failed (%s: status %d)",
+	return err_set(e, ERR_UNAVAILABLE, 0, "the credential helper %s failed (%s: status %d)",
 		h.program, verb, code);
-	return err_hint(e, "try it: echo SERVER | %s get", h.program);
+}
+
+int helper_hint(
+	const char *name, const char *verb, const char *server, const char *file, struct err *e)
+{
+	if (e->kind == ERR_NOT_FOUND)
+		return err_hint(e, "install it, or take it out of %.140s", file);
+	if (strcmp(verb, "get") == 0)
+		return err_hint(e,
+			"try it: echo %.40s | docker-credential-%s get; or take it out of "
+			"%.90s",
+			server, name, file);
+	return err_hint(e, "find out why `docker-credential-%s %s` fails, or take it out of %.90s",
+		name, verb, file);
 }
 
 int helper_parse(

@@ -18,6 +18,10 @@
 /* Letters, digits, '-', '_', '.', at most 64; not '-' or '.' first. */
 bool helper_is_name(const char *name);
 
+/* Sets the hint of an error of one of the verbs below; file: the configuration that names it. */
+int helper_hint(
+	const char *name, const char *verb, const char *server, const char *file, struct err *e);
+
 /* It has none: 0, and *ret is zeroed. */
 int helper_get(
 	const char *name, const char *server, struct credentials *ret, struct err *e) must_check;

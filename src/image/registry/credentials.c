@@ -7,6 +7,7 @@
 
 #include "../../base/file.h"
 #include "../../base/json.h"
+#include "../../proto/reference.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -64,10 +65,13 @@ void credentials_key_host(const char *key, char *ret, size_t size)
 {
 	const char *host = strstr(key, "://");
 
+	char name[REFERENCE_NAME_MAX + 1];
+
 	host = host ? host + 3 : key;
-	(void)snprintf(ret, size, "%.*s", (int)strcspn(host, "/"), host);
-	if (strcmp(ret, "index.docker.io") == 0 || strcmp(ret, "registry-1.docker.io") == 0)
-		(void)snprintf(ret, size, "docker.io");
+	size_t len = strcspn(host, "/");
+	bool valid = reference_registry(host, len, name) == 0;
+	(void)snprintf(
+		ret, size, "%.*s", valid ? (int)sizeof(name) : (int)len, valid ? name : host);
 }
 
 const char *credentials_host_key(const char *registry)
@@ -225,16 +229,22 @@ int credentials_docker_entry(const char *registry, struct credentials_entry *ret
 		(void)err_errno(e, -r, "cannot read %.250s", path);
 		return err_hint(e, "make it readable, or set DOCKER_CONFIG to another folder");
 	}
-	r = credentials_parse(registry, b.data, b.len, ret, e);
+	r = secret_is_blank(&b) ? 0 : credentials_parse(registry, b.data, b.len, ret, e);
 	return r < 0 ? err_wrap(e, "%.250s", path) : 0;
 }
 
 static int ask_helper(const char *name, const char *registry, const char *file,
 	struct credentials *ret, struct err *e)
 {
-	int r = helper_get(name, credentials_host_key(registry), ret, e);
+	const char *key = credentials_host_key(registry);
+	int r = helper_get(name, key, ret, e);
 
-	return r < 0 ? err_wrap(e, "%.200s", file) : 0;
+	if (r >= 0)
+		return 0;
+	(void)snprintf(ret->failed_helper, sizeof(ret->failed_helper), "%s", name);
+	(void)helper_hint(name, "get", key, file, e);
+	e->kind = ERR_UNAVAILABLE; /* what is asked for may well be there */
+	return err_wrap(e, "%.150s", file);
 }
 
 int credentials_of_entry(const char *registry, const char *file, struct credentials_entry *x,

@@ -32,6 +32,8 @@ struct credentials {
 	char *identity_token; /* for the token server, instead of a password (OAuth 2 refresh) */
 	char *registry_token; /* for the registry itself, as Bearer */
 	char from[300];	      /* the file or the helper, for messages */
+	/* Where they could not be had: the helper whose failure is the error, or "". */
+	char failed_helper[HELPER_NAME_SIZE];
 };
 void credentials_release(struct credentials *c);
 #define cleanup_credentials __attribute__((cleanup(credentials_release)))
@@ -70,7 +72,7 @@ int credentials_docker_entry(
 int credentials_of_entry(const char *registry, const char *file, struct credentials_entry *x,
 	struct credentials *ret, struct err *e) must_check;
 
-/* A key of these objects as a host: without scheme and path. */
+/* A key of these objects as a registry's canonical name: without scheme and path. */
 void credentials_key_host(const char *key, char *ret, size_t size);
 /* And what docker writes for a host: https://index.docker.io/v1/ for docker.io, else the host. */
 const char *credentials_host_key(const char *registry);

@@ -2,6 +2,7 @@
 #include "endpoint.h"
 
 #include "../../base/strv.h"
+#include "../../proto/reference.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -94,12 +95,13 @@ static void mirror_host(const char *url, char ret[static HTTP_ORIGIN_MAX])
 	(void)snprintf(ret, HTTP_ORIGIN_MAX, "%.*s", (int)strcspn(host, "/"), host);
 }
 
-void endpoint_mirror_account(
-	const char *registry, const char *url, char ret[static HTTP_ORIGIN_MAX])
+void endpoint_mirror_account(const char *url, char ret[static HTTP_ORIGIN_MAX])
 {
-	mirror_host(url, ret);
-	if (strcmp(ret, host_of(registry)) == 0)
-		(void)snprintf(ret, HTTP_ORIGIN_MAX, "%s", registry);
+	char host[HTTP_ORIGIN_MAX], name[REFERENCE_NAME_MAX + 1];
+
+	mirror_host(url, host);
+	bool valid = reference_registry(host, strlen(host), name) == 0;
+	(void)snprintf(ret, HTTP_ORIGIN_MAX, "%s", valid ? name : host);
 }
 
 int endpoint_open_mirror(struct endpoint *p, const char *url, struct auth *auth, const char *scope,

@@ -24,8 +24,7 @@ int endpoint_open_mirror(struct endpoint *p, const char *url, struct auth *auth,
 	struct output *output, struct err *e) must_check;
 /* Whose credentials a mirror gets: it is another host to us, with those for its own name, not those
  * for the registry, unless its name is that of the registry. */
-void endpoint_mirror_account(
-	const char *registry, const char *url, char ret[static HTTP_ORIGIN_MAX]);
+void endpoint_mirror_account(const char *url, char ret[static HTTP_ORIGIN_MAX]);
 /* Asks an undecided one whether it speaks plain HTTP or TLS. */
 void endpoint_decide(struct endpoint *p);
 /* A zeroed one is accepted. */

@@ -66,6 +66,9 @@ static int on_answer(struct http_call *c, struct err *e)
 	struct fetch *f = c->ctx;
 	uint64_t offset = 0;
 
+	if (f->document && c->answer.encoding[0])
+		return err_set(e, ERR_PROTOCOL, 0, "%s: %s sent the %s compressed (%s)", f->what,
+			f->fetcher->host, f->document, c->answer.encoding);
 	if (c->answer.status == 206) {
 		if (f->started_at == 0 || !is_wanted_range(f)) {
 			int r = f->sink->begin(f->sink, 0, -1, e);
@@ -183,7 +186,8 @@ static int status_error(struct fetcher *x, struct fetch *f, struct err *e)
 	if (status == 403) {
 		(void)err_set(
 			e, ERR_DENIED, 0, "%s: %s refuses access (403)%s", f->what, x->host, says);
-		return err_hint(e, "`kosa8 login` with an account that may read it");
+		(void)err_hint(e, "`kosa8 login` with an account that may read it");
+		return x->secrets ? auth_blame_helper(x->secrets, e) : err_code(e);
 	}
 	if (status == 404) {
 		return err_set(e, ERR_NOT_FOUND, 0, "%s: %s does not have it (404)%s", f->what,
@@ -217,6 +221,9 @@ static int log_in(struct fetcher *x, struct fetch *f, struct err *e)
 		return 0;
 	if ((r = auth_respond(x->auth, &f->call.answer.challenge, x->scope, &token, e)) < 0)
 		return err_wrap(e, "%s", f->what);
+	const char *notice = auth_notice(x->auth);
+	if (notice && x->output)
+		output_notice(x->output, "%s; going on without credentials", notice);
 	if (!token.url)
 		return 0;
 	r = token_get(x, &token, f->url, e);

@@ -44,8 +44,9 @@ struct fetch {
 	const char *form; /* POSTed (http.h), or NULL */
 	const char *what; /* "layer sha256:...": for messages */
 	struct sink *sink;
-	bool head; /* HEAD: the sink gets no data */
-	bool once; /* no other try when nobody answers */
+	const char *document; /* "manifest": refused when it comes compressed; NULL: as it comes */
+	bool head;	      /* HEAD: the sink gets no data */
+	bool once;	      /* no other try when nobody answers */
 
 	/* The last answer's Content-Type and Docker-Content-Digest. */
 	char content_type[128];

@@ -3,6 +3,7 @@
 
 #include "../../base/text.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static bool is_certificate_fault(CURLcode code)
@@ -42,10 +43,53 @@ static void fail_certificate(struct http_call *c, const char *text)
 }
 
 /* What libcurl says of a proxy's address that it cannot use holds the password. */
-static bool is_proxy_fault(CURLcode code, const char *text)
+static bool is_proxy_fault(const struct http_transfer *t, CURLcode code, const char *text)
 {
-	return code == CURLE_COULDNT_RESOLVE_PROXY || code == CURLE_PROXY ||
+	struct http_proxy proxy;
+
+	return (code == CURLE_COULDNT_CONNECT && http_proxy_find(t->current, &proxy)) ||
+	       code == CURLE_COULDNT_RESOLVE_PROXY || code == CURLE_PROXY ||
 	       strstr(text, "nsupported proxy") || strchr(text, '@');
+}
+
+/* Codes differ between versions: 100 is CURLE_TOO_LARGE of 8.6. */
+static bool is_header_too_large(CURLcode code, const char *text)
+{
+	return code == CURLE_OUT_OF_MEMORY || (int)code == 100 ||
+	       strstr(text, "Too large response headers");
+}
+
+static void fail_proxy(struct http_call *c, CURLcode code)
+{
+	struct http_proxy proxy;
+	bool found = http_proxy_find(c->transfer->current, &proxy);
+	bool away = code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_PROXY;
+
+	c->result = HTTP_BROKEN;
+	(void)err_set(&c->err, ERR_UNAVAILABLE, 0, "no way to %s: the proxy%s%.200s%s%s%s %s (%s)",
+		c->transfer->current, found && proxy.host[0] ? " " : "", found ? proxy.host : "",
+		found ? " (" : "", found ? proxy.variable : "", found ? ")" : "",
+		away ? "cannot be reached" : "cannot be used", curl_easy_strerror(code));
+	(void)err_hint(&c->err, "check %s and no_proxy",
+		found ? proxy.variable : "http_proxy, https_proxy, all_proxy");
+}
+
+static void fail_connection(struct http_call *c, CURLcode code, const char *text)
+{
+	const char *host = c->transfer->current;
+	char by[HTTP_ORIGIN_MAX + 60] = "";
+	struct http_proxy proxy;
+
+	c->result = HTTP_BROKEN;
+	if (http_proxy_find(host, &proxy))
+		(void)snprintf(
+			by, sizeof(by), " by the proxy %.200s (%s)", proxy.host, proxy.variable);
+	if (code == CURLE_OPERATION_TIMEDOUT)
+		(void)err_set(&c->err, ERR_TIMEOUT, 0, "cannot connect to %s%s in time: %.150s",
+			host, by, text);
+	else
+		(void)err_set(
+			&c->err, ERR_UNAVAILABLE, 0, "no answer from %s%s: %.150s", host, by, text);
 }
 
 void http_fault(struct http_call *c, CURLcode code)
@@ -64,19 +108,16 @@ void http_fault(struct http_call *c, CURLcode code)
 		fail_certificate(c, text);
 		return;
 	}
-	c->result = HTTP_BROKEN;
-	if (is_proxy_fault(code, text)) {
-		(void)err_set(&c->err, ERR_UNAVAILABLE, 0,
-			"no way to %s: the proxy cannot be used (%s)", t->current,
-			curl_easy_strerror(code));
-		(void)err_hint(&c->err, "check http_proxy, https_proxy, all_proxy and no_proxy");
+	if (is_header_too_large(code, text)) {
+		c->result = HTTP_FAILED;
+		(void)err_set(&c->err, ERR_PROTOCOL, 0,
+			"%s sent a response header that is too large", t->current);
+	} else if (is_proxy_fault(t, code, text)) {
+		fail_proxy(c, code);
 	} else if (code == CURLE_PARTIAL_FILE) {
+		c->result = HTTP_BROKEN;
 		(void)err_set(&c->err, ERR_UNAVAILABLE, 0, "%s ended its answer early", t->current);
-	} else if (code == CURLE_OPERATION_TIMEDOUT) {
-		(void)err_set(&c->err, ERR_TIMEOUT, 0, "cannot connect to %s in time: %.200s",
-			t->current, text);
 	} else {
-		(void)err_set(
-			&c->err, ERR_UNAVAILABLE, 0, "no answer from %s: %.200s", t->current, text);
+		fail_connection(c, code, text);
 	}
 }

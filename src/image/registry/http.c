@@ -120,9 +120,13 @@ static size_t on_header(char *line, size_t size, size_t count, void *ctx)
 		copy_header(a->content_range, sizeof(a->content_range), value, n, false);
 	else if (name == 21 && strncasecmp(line, "Docker-Content-Digest", name) == 0)
 		copy_header(a->digest, sizeof(a->digest), value, n, false);
+	else if (name == 16 && strncasecmp(line, "Content-Encoding", name) == 0)
+		copy_header(a->encoding, sizeof(a->encoding), value, n, true);
 	else if (name == 16 && strncasecmp(line, "WWW-Authenticate", name) == 0 &&
 		 challenge_parse(&a->challenge, value, n) < 0)
 		log_debug("a WWW-Authenticate header cannot be read");
+	if (strcmp(a->encoding, "identity") == 0)
+		a->encoding[0] = '\0';
 	return len;
 }
 

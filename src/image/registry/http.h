@@ -8,7 +8,7 @@
  *  - Only http and https. Certificates are checked against SSL_CERT_FILE, SSL_CERT_DIR or the
  *    system's store, and the host's own (certs.h).
  *  - Proxies of the environment (http_proxy, https_proxy, all_proxy, no_proxy, or in capitals),
- *    never for loopback. No message holds a proxy's address.
+ *    never for loopback. No message holds a proxy's credentials.
  *  - A call ends when an answer does not begin within the stall time, or when less than
  *    HTTP_SPEED_MIN arrives during it: a server cannot hold us for ever with a byte now and then.
  *    Connecting has its own limit.
@@ -39,7 +39,8 @@ struct http_answer {
 	uint64_t retry_after_s; /* 0: not given */
 	char content_type[128]; /* without parameters, lower case */
 	char content_range[96];
-	char digest[96]; /* Docker-Content-Digest, as it came */
+	char digest[96];   /* Docker-Content-Digest, as it came */
+	char encoding[32]; /* Content-Encoding; "" also for identity */
 	struct challenge challenge;
 };
 

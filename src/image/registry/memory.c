@@ -63,6 +63,8 @@ static int memory_end(struct sink *s, struct err *e)
 	}
 	if (!m->digest)
 		return 0;
+	if (m->body.len == 0)
+		return err_set(e, ERR_CORRUPT, 0, "%s: what was sent is empty", m->what);
 	sha256_hex_of(m->body.data, m->body.len, hex);
 	if (strcmp(m->digest + strlen("sha256:"), hex) != 0)
 		return err_set(e, ERR_CORRUPT, 0,

@@ -15,8 +15,9 @@ struct mirrors {
 	size_t len;				 /* 0: the registry itself is asked */
 };
 
-/* Those of one registry, in their order; list may be NULL. ERR_INVALID for one that is not
- * http://HOST[/PATH] or https://HOST[/PATH], ERR_LIMIT for too many. */
+/* Those of one registry, in their order; list may be NULL, and REGISTRY written as in a reference.
+ * ERR_INVALID, naming the entry, for one of any registry that is not REGISTRY=http://HOST[/PATH] or
+ * https://HOST[/PATH]; ERR_LIMIT for too many. Empty entries (a comma too many) are passed over. */
 int mirrors_parse(
 	const char *list, const char *registry, struct mirrors *ret, struct err *e) must_check;
 

@@ -41,7 +41,7 @@ int registry_init(struct registry *r, const struct reference *ref, bool plain_ht
 	if (x < 0)
 		return x;
 	for (size_t i = 0; i < r->mirrors.len; i++) {
-		endpoint_mirror_account(ref->registry, r->mirrors.urls[i], account);
+		endpoint_mirror_account(r->mirrors.urls[i], account);
 		auth_init(&r->accounts[r->accounts_len++], account);
 	}
 	if (r->mirrors.len == 0)
@@ -184,8 +184,10 @@ static int get_document(struct documents *d, const struct descriptor *descriptor
 	struct registry *r = (struct registry *)d;
 	cleanup_memory struct memory m = {0};
 	char what[120];
-	struct fetch f = {
-		.accept = is_config ? NULL : MANIFEST_ACCEPT, .what = what, .sink = &m.sink};
+	struct fetch f = {.accept = is_config ? NULL : MANIFEST_ACCEPT,
+		.what = what,
+		.document = is_config ? "configuration" : "manifest",
+		.sink = &m.sink};
 
 	(void)snprintf(what, sizeof(what), "%s %s", is_config ? "configuration" : "manifest",
 		descriptor->digest);
@@ -204,7 +206,10 @@ int registry_root(struct registry *r, struct buf *ret, char digest[static REFERE
 {
 	bool by_digest = r->ref.digest[0] != '\0';
 	cleanup_memory struct memory m = {0};
-	struct fetch f = {.accept = MANIFEST_ACCEPT, .what = r->name, .sink = &m.sink};
+	struct fetch f = {.accept = MANIFEST_ACCEPT,
+		.what = r->name,
+		.document = "manifest",
+		.sink = &m.sink};
 	char hex[SHA256_HEX_SIZE];
 
 	memory_init(&m, r->name, 0, by_digest ? r->ref.digest : NULL, MANIFEST_BYTES_MAX);
@@ -214,6 +219,9 @@ int registry_root(struct registry *r, struct buf *ret, char digest[static REFERE
 			(void)err_hint(e, "check the name and the tag");
 		return x;
 	}
+	if (m.body.len == 0)
+		return err_set(e, ERR_PROTOCOL, 0, "%s: %s sent an empty manifest", r->name,
+			r->endpoint.host);
 	sha256_hex_of(m.body.data, m.body.len, hex);
 	(void)snprintf(digest, REFERENCE_DIGEST_SIZE, "sha256:%s", hex);
 	(void)snprintf(type, MANIFEST_TYPE_SIZE, "%.127s", f.content_type);

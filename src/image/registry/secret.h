@@ -29,4 +29,14 @@ static inline void secret_buf_release(struct buf *b)
 int secret_json_parse(
 	const void *data, size_t len, const char *what, json_t **ret, struct err *e) must_check;
 
+/* Files of credentials may be empty, as docker has it: then they hold none. */
+static inline bool secret_is_blank(const struct buf *b)
+{
+	size_t i = 0;
+
+	while (i < b->len && b->data[i] && strchr(" \t\r\n", b->data[i]))
+		i++;
+	return i == b->len;
+}
+
 #endif

@@ -20,7 +20,11 @@ static int ask(struct fetcher *x, const char *origin, const char *url, const cha
 		.tries = x->tries,
 		.secrets = x->auth,
 		.output = x->output};
-	struct fetch f = {.url = url, .form = form, .what = "a token", .sink = &answer.sink};
+	struct fetch f = {.url = url,
+		.form = form,
+		.what = "a token",
+		.document = "token",
+		.sink = &answer.sink};
 
 	memory_init(&answer, "a token", 0, NULL, TOKEN_ANSWER_MAX);
 	if (authorization)

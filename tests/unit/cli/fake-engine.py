@@ -366,6 +366,8 @@ def image_worker(argv):
     say(event="layer", digest=f"sha256:{digest}", size=1000, done=500)
     say(event="layer", digest=f"sha256:{digest}", size=1000, done=1000)
     say(event="convert", layer=0, bytes=5000)
+    if "waited" in operand:
+        say(event="waiting", text="waiting for another process")
     if "notice" in operand:
         say(event="notice", text="mirror \x1b[31mused")
     config = {"Cmd": ["sh"]}

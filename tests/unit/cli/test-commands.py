@@ -115,6 +115,10 @@ def images(w):
     equal(w.kosa8("sandbox", "pull", "-q", "box", IMAGE).err, "", "--quiet")
     r = w.kosa8("sandbox", "pull", "box", "example.com/notice")
     ok(said(r, "mirror \\x1b[31mused"), "notices are shown, escaped", r.err)
+    r = w.kosa8("sandbox", "pull", "box", "example.com/waited")
+    ok(said(r, "waiting for another process"), "what it waits for is shown", r.err)
+    r = w.kosa8("sandbox", "pull", "-q", "box", "example.com/waited-notice")
+    ok(r.code == 0 and "mirror" in r.err and "waiting" not in r.err, "not with --quiet; notices are", r.err)
     for image, needles in (("missing", ["\\x1b[2J 404"]), ("dies", ["signal 9"]),
                            ("junk", ["not valid JSON"]), ("baddigest", ["left no file"]),
                            ("noblob", ["left no file", "blobs/sha256/1111"]),

@@ -33,6 +33,22 @@ static void test_bearer(void)
 		"the token server's address");
 	OK(!t.authorization && !t.form, "anonymously");
 	token_request_release(&t);
+	(void)snprintf(c.scope, sizeof(c.scope), "registry:catalog:* repository:x/y:pull,push");
+	OK(auth_respond(&a, &c, "repository:a/b:pull", &t, &e) == 0,
+		"with a scope that wants more");
+	OK(strstr(t.url, "&scope=repository%3Ax%2Fy%3Apull") && !strstr(t.url, "push") &&
+			!strstr(t.url, "catalog"),
+		"no more than pull is asked for");
+	token_request_release(&t);
+	OK(auth_respond(&a, &c, "", &t, &e) == 0 && !strstr(t.url, "scope"),
+		"a login asks for none");
+	token_request_release(&t);
+	(void)snprintf(c.scope, sizeof(c.scope), "repository:x/y:push");
+	OK(auth_respond(&a, &c, "repository:a/b:pull", &t, &e) == 0 &&
+			strstr(t.url, "&scope=repository%3Aa%2Fb%3Apull"),
+		"one that wants something else is ours");
+	token_request_release(&t);
+	c.scope[0] = '\0';
 	OK(auth_respond(&a, &c, "", &t, &e) == 0, "without a scope");
 	EQ_STR(t.url, "https://a.example.com/t?x=1&service=the%20registry", "none is asked for");
 	token_request_release(&t);

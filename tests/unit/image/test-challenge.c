@@ -66,10 +66,46 @@ static void test_bad(void)
 	memcpy(long_realm + sizeof(long_realm) - 2, "\"", 2);
 	c = parse(long_realm, -1);
 	EQ_INT(c.scheme, CHALLENGE_NONE, "a realm that is too long is none");
+	OK(c.unreadable, "and that is told");
+	c = parse("Basic realm=\"x\", Bearer realm=\"", -1);
+	OK(c.unreadable && c.scheme == CHALLENGE_BASIC, "what was found before stays");
+	OK(challenge_parse(&c, "Bearer realm=\"y\"", 16) == 0 && c.unreadable,
+		"and it is not forgotten");
+}
+
+static void test_scopes(void)
+{
+	static const char *const scopes[][2] = {
+		{"repository:a/b:pull", "repository:a/b:pull"},
+		{"repository:a/b:pull,push", "repository:a/b:pull"},
+		{"repository:a/b:push,pull,delete", "repository:a/b:pull"},
+		{"registry:catalog:* repository:a/b:pull  repository:c:pull,*",
+			"repository:a/b:pull repository:c:pull"},
+		{"repository:host:5000/a:pull", "repository:host:5000/a:pull"},
+		{"repository:a/b:push", ""},
+		{"repository:a/b:*", ""},
+		{"repository:a/b:pullx,xpull", ""},
+		{"repository:pull", ""},
+		{"repository::pull", ""},
+		{"repository(plugin):a:pull", ""},
+		{"registry:catalog:pull", ""},
+		{":", ""},
+		{"  ", ""},
+		{"", ""},
+	};
+	char small[24], scope[200];
+
+	for (size_t i = 0; i < sizeof(scopes) / sizeof(scopes[0]); i++) {
+		challenge_pull_scope(scopes[i][0], scope, sizeof(scope));
+		EQ_STR(scope, scopes[i][1], scopes[i][0]);
+	}
+	challenge_pull_scope("repository:a:pull repository:b:pull", small, sizeof(small));
+	EQ_STR(small, "repository:a:pull", "what has no room is left out whole");
 }
 
 int main(void)
 {
+	test_scopes();
 	test_bearer();
 	test_several();
 	test_bad();

@@ -107,6 +107,15 @@ static void test_basic(void)
 		EQ_STR(basic, padded[i][1], "is encoded with its padding");
 		free(basic);
 	}
+	static const char *const keys[][2] = {
+		{"Registry.Example.COM:5000", "registry.example.com:5000"},
+		{"https://index.docker.io/v1/", "docker.io"}, {"Registry-1.docker.io", "docker.io"},
+		{"HTTP://Localhost:5000/v2/", "localhost:5000"}, {"odd host/x", "odd host"}};
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+		char host[300];
+		credentials_key_host(keys[i][0], host, sizeof(host));
+		EQ_STR(host, keys[i][1], keys[i][0]);
+	}
 	EQ_STR(credentials_host_key("docker.io"), "https://index.docker.io/v1/", "docker's key");
 	EQ_STR(credentials_host_key("a.example.com:5000"), "a.example.com:5000", "others' keys");
 }
@@ -149,14 +158,16 @@ static void test_mirrors(void)
 	EQ_STR(m.urls[0], "https://a.example.com", "without the slash");
 	EQ_STR(m.urls[1], "http://b.example.com:5000/p", "in order");
 	OK(mirrors_parse(list, "example.com", &m, &e) == 0 && m.len == 0, "none of another");
-	OK(mirrors_parse(NULL, "x", &m, &e) == 0 && m.len == 0, "none at all");
-	OK(mirrors_parse("x=ftp://y", "x", &m, &e) < 0, "not http");
-	OK(mirrors_parse("x=", "x", &m, &e) < 0, "nothing");
-	OK(mirrors_parse("x=https://u:p@y", "x", &m, &e) < 0, "a password in it");
+	OK(mirrors_parse(NULL, "x.example.com", &m, &e) == 0 && m.len == 0, "none at all");
+	OK(mirrors_parse("x.example.com=ftp://y", "x.example.com", &m, &e) < 0, "not http");
+	OK(mirrors_parse("x.example.com=", "x.example.com", &m, &e) < 0, "nothing");
+	OK(mirrors_parse("x.example.com=https://u:p@y", "x.example.com", &m, &e) < 0,
+		"a password in it");
 	OK(!strstr(e.what, "u:p"), "which is not told");
-	OK(mirrors_parse("x=http://1,x=http://1,x=http://1,x=http://1,x=http://1,x=http://1,"
-			 "x=http://1,x=http://1,x=http://1",
-		   "x", &m, &e) < 0,
+	OK(mirrors_parse("x.example.com=http://1,x.example.com=http://1,x.example.com=http://"
+			 "1,x.example.com=http://1,x.example.com=http://1,x.example.com=http://1,"
+			 "x.example.com=http://1,x.example.com=http://1,x.example.com=http://1",
+		   "x.example.com", &m, &e) < 0,
 		"too many");
 	EQ_INT(e.kind, ERR_LIMIT, "is a limit");
 }
