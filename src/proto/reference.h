@@ -9,8 +9,8 @@
  * library/. (With an upper-case letter it can be neither: refused.) A registry's name is
  * case-insensitive, lower case in the canonical form; index.docker.io and registry-1.docker.io are
  * docker.io. Without tag and digest the tag is "latest". The canonical form names everything:
- * docker.io/library/python:3.12-slim. It parses to itself. Names
- * below library/ that could be meant as a digest are refused: sha256, and 64 hex digits.
+ * docker.io/library/python:3.12-slim. It parses to itself. Names below library/ that could be meant
+ * as a digest are refused: sha256, and 64 hex digits.
  */
 #ifndef KOSA8_PROTO_REFERENCE_H
 #define KOSA8_PROTO_REFERENCE_H
