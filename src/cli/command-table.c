@@ -235,8 +235,9 @@ const struct command command_table[] = {
 	{"explore", NULL, "NAME -- CMD...", 2, OPERANDS_ANY, 0, SANDBOX, explore_flags,
 		"try a command in copies of a sandbox", NULL, "exploring", 1, NULL},
 	{"image", "ls", "", 0, 0, 0, NOTHING, json_flags, "list the images on this host",
-		"Wherever a command takes an IMAGE, the beginning of its digest will do.", NULL, 1,
-		cmd_image_ls},
+		"Wherever a command takes an IMAGE, the first 6 or more digits of its digest will "
+		"do.",
+		NULL, 1, cmd_image_ls},
 	{"image", "inspect", "IMAGE...", 1, OPERANDS_ANY, 0, IMAGE, json_flags,
 		"show all about images",
 		"Configuration and layers as they were published, and which sandboxes use it. With "

@@ -87,7 +87,7 @@ int action_begin(struct context *c, struct action *a, struct err *e)
 	return audit_begin(c->audit, &a->event, &a->seq, e);
 }
 
-int action_end(struct context *c, struct action *a, int result, struct err *e)
+static int record_end(struct context *c, struct action *a, int result, struct err *e)
 {
 	struct err second;
 
@@ -100,6 +100,15 @@ int action_end(struct context *c, struct action *a, int result, struct err *e)
 	if (audit_end(c->audit, &a->event, a->seq, err_kind_name(e->kind), &second) < 0)
 		log_warn("the end of %s could not be recorded: %s", a->event.action, second.what);
 	return result;
+}
+
+int action_end(struct context *c, struct action *a, int result, struct err *e)
+{
+	int r = record_end(c, a, result, e);
+
+	if (a->frees_space)
+		reserve_refill(&c->home);
+	return r;
 }
 
 static const char *const live_names[] = {

@@ -87,6 +87,11 @@ static const char *prefix_of(const char *text)
 											: NULL;
 }
 
+static bool is_short_prefix(const char *text)
+{
+	return text_starts_with(text, "sha256:") && strlen(hex_of(text)) < PREFIX_MIN;
+}
+
 static int find_by_prefix(
 	const struct context *c, const char *text, struct image_row *ret, struct err *e)
 {
@@ -149,6 +154,10 @@ int image_find(const struct context *c, const char *text, struct image_row *ret,
 	*ret_ref = ref;
 	if (reference_is_digest(text))
 		return catalog_image_find(c->catalog, text, ret, e);
+	if (is_short_prefix(text))
+		return err_set(e, ERR_INVALID, 0,
+			"%.80s: the beginning of a digest has at least %d digits", text,
+			PREFIX_MIN);
 	int r = find_by_name(c, text, ret, &ref, e);
 	if (r >= 0 && (r = check_ambiguous(c, text, ret, e)) < 0) {
 		image_row_release(ret);

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -126,6 +127,7 @@ int main(int argc, char **argv)
 
 	if (fill_standard_fds() < 0)
 		return 125;
+	(void)signal(SIGXFSZ, SIG_IGN); /* a limit on files' sizes is an error like a full disk */
 	log_init("kosa8", NULL);
 	int r = hidden_command(argc, argv, &e);
 	if (r >= 0)

@@ -92,9 +92,12 @@ static int copy_stop_signal(json_t *to, const json_t *from, struct err *e)
 	if (r < 0)
 		return r;
 	const char *s = json_string_value(json_object_get(to, "StopSignal"));
-	if (s[strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-")] != '\0')
-		return err_set(e, ERR_PROTOCOL, 0, "\"StopSignal\" is not a signal's name");
-	return 0;
+	if (s[strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-")] ==
+		'\0')
+		return 0;
+	char shown[64];
+	text_escape(s, shown, sizeof(shown));
+	return err_set(e, ERR_PROTOCOL, 0, "\"StopSignal\" is \"%s\", no signal's name", shown);
 }
 
 /* The keys of an object of empty objects: a set of names. */

@@ -192,6 +192,7 @@ int main(int argc, char **argv)
 
 	log_init("kosa8-image", NULL);
 	(void)signal(SIGPIPE, SIG_IGN);
+	(void)signal(SIGXFSZ, SIG_IGN);
 	int r = argc < 2 ? usage(&e) : parse_options(argc - 1, argv + 1, &o, &e);
 	if (r == 0)
 		r = run(argv[1], &o, &output, &e);

@@ -111,7 +111,7 @@ int images_check_space(const struct images *i, uint64_t needed, const char *what
 
 int images_write_error(const struct images *i, int errnum, const char *what, struct err *e)
 {
-	if (errnum == ENOSPC || errnum == EDQUOT)
+	if (errnum == ENOSPC || errnum == EDQUOT || errnum == EFBIG)
 		return space_error(i->dirfd, what, 0, e);
 	return err_errno(e, errnum, "cannot write %s", what);
 }

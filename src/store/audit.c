@@ -96,11 +96,12 @@ void audit_closep(struct audit **a)
 static int log_error(struct err *e, int errnum)
 {
 	/* A file size limit (setrlimit) is a full disk to us. */
-	if (errnum == EFBIG || errnum == ENOSPC || errnum == EDQUOT)
+	if (errnum == EFBIG || errnum == ENOSPC || errnum == EDQUOT) {
 		(void)err_set(e, ERR_NO_SPACE, errnum,
 			"cannot record the action in the audit log: no space left on the device");
-	else
-		(void)err_errno(e, errnum, "cannot record the action in the audit log");
+		return err_hint(e, "free some space: kosa8 image prune, or other files");
+	}
+	(void)err_errno(e, errnum, "cannot record the action in the audit log");
 	return err_hint(e, "what cannot be recorded is not done; make audit/ writable again");
 }
 

@@ -12,6 +12,8 @@
 
 /* Makes it when it is missing and the file system has 16 times its size free; else does nothing. */
 void reserve_fill(const struct home *h);
+/* After something was removed: makes it also with less room, of half of what is free at most. */
+void reserve_refill(const struct home *h);
 /* Gives its blocks back; false when there is none. */
 bool reserve_release(const struct home *h);
 /* The same when less than its size is free. */

@@ -71,6 +71,18 @@ def test_beside_what_is_trusted_anyway(t):
     t.worker.pulls(server.name + "/a/b:1", env={"SSL_CERT_FILE": t.authority.path})
 
 
+def test_a_folder_that_is_not_for_us(t):
+    """As dockerd's may be: closed to others than root."""
+    server = own(t)
+    put(t, server.name, ca_crt=t.clients.path)
+    os.chmod(t.certs, 0)
+    try:
+        t.worker.pulls(server.name + "/a/b:1", env={"SSL_CERT_FILE": t.authority.path})
+    finally:
+        os.chmod(t.certs, 0o700)
+    check(os.path.isdir(os.path.join(t.certs, server.name)), "control: it was there")
+
+
 def test_links_lead_anywhere(t):
     """A pull is confined when it reads them: a link allows what it leads to, and nothing else."""
     server = own(t)

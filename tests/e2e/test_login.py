@@ -604,6 +604,11 @@ def test_a_pull_does_not_need_the_helper(t):
     result = worker.fails(basic.name + "/a/b:1", "unavailable", "docker-credential-nosuch is not installed",
                           "take it out of " + path)
     equal(result["notices"], [], "the failure is the error")
+    with open(path, "w") as f:
+        f.write("{bad")
+    notices = worker.pulls(open_to_all.name + "/a/b:1")["notices"]
+    check(len(notices) == 1 and path in notices[0] and "not valid JSON" in notices[0], f"{notices}")
+    worker.fails(closed.name + "/a/b:1", "denied", "refuses access (401)", "not valid JSON")
     forget(t)
 
 

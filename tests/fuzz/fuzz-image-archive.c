@@ -93,7 +93,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		start();
 	if (!tar || fd < 0 || workdir_open(&images, NULL, &w, &e) < 0)
 		abort();
-	memcpy(tar, data, size);
+	if (size > 0)
+		memcpy(tar, data, size);
 	repair(tar, size);
 	if (fd_write_all(fd, tar, size) < 0 || lseek(fd, 0, SEEK_SET) != 0)
 		abort();

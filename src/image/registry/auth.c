@@ -59,24 +59,24 @@ static int set_authorization(struct auth *a, const char *scheme, const char *val
 	return 0;
 }
 
-static bool lacks_helper(const struct auth *a)
+static bool is_others_fault(const struct auth *a)
 {
-	return a->failed.kind != ERR_NONE && a->credentials.failed_helper[0];
+	return a->failed.kind != ERR_NONE && a->credentials.is_others_fault;
 }
 
 const char *auth_notice(struct auth *a)
 {
-	if (a->noted || !lacks_helper(a))
+	if (a->noted || !is_others_fault(a))
 		return NULL;
 	a->noted = true;
 	return a->failed.what;
 }
 
-int auth_blame_helper(const struct auth *a, struct err *e)
+int auth_blame_others(const struct auth *a, struct err *e)
 {
 	char refusal[160];
 
-	if (!lacks_helper(a))
+	if (!is_others_fault(a))
 		return err_code(e);
 	(void)snprintf(refusal, sizeof(refusal), "%.159s", e->what);
 	(void)err_set(e, e->kind, 0, "%s, and %.220s", refusal, a->failed.what);
@@ -89,8 +89,8 @@ static int hint_login(const struct auth *a, struct err *e)
 	bool docker = !*registry || strcmp(registry, "docker.io") == 0;
 	const char *blank = docker ? "" : " ";
 
-	if (lacks_helper(a))
-		return auth_blame_helper(a, e);
+	if (is_others_fault(a))
+		return auth_blame_others(a, e);
 	if (docker)
 		registry = "";
 	if (!credentials_exist(&a->credentials))
@@ -253,7 +253,7 @@ int auth_respond(struct auth *a, const struct challenge *c, const char *scope,
 	bool anonymous_will_do = c->scheme == CHALLENGE_BEARER && c->realm[0];
 
 	if (c->scheme != CHALLENGE_NONE && auth_look_up(a, true) == 0 &&
-		a->failed.kind != ERR_NONE && !(lacks_helper(a) && anonymous_will_do)) {
+		a->failed.kind != ERR_NONE && !(is_others_fault(a) && anonymous_will_do)) {
 		*e = a->failed;
 		return err_code(e);
 	}

@@ -53,10 +53,10 @@ void token_request_release(struct token_request *t);
  * ERR_PROTOCOL when the challenge cannot be read. */
 int auth_respond(struct auth *a, const struct challenge *c, const char *scope,
 	struct token_request *ret, struct err *e) must_check;
-/* What people are to be told after that, once: the helper's failure. Else NULL. */
+/* What people are to be told after that, once: that of a helper or of docker's file. Else NULL. */
 const char *auth_notice(struct auth *a);
 /* Adds such a failure to the error that access is refused. */
-int auth_blame_helper(const struct auth *a, struct err *e);
+int auth_blame_others(const struct auth *a, struct err *e);
 /* The token server's answer. ERR_PROTOCOL. */
 int auth_accept_token(struct auth *a, const void *data, size_t len, struct err *e) must_check;
 /* Access is refused although a token or credentials were sent, or there were none: sets the error

@@ -4,6 +4,7 @@
 #include "secret.h"
 
 #include "../../base/fd.h"
+#include "../../base/log.h"
 #include "../../base/file.h"
 #include "../../base/strv.h"
 #include "../../base/text.h"
@@ -231,7 +232,10 @@ static int find_folder(const char *name, char *ret_path, struct err *e)
 		int fd = open(ret_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (fd >= 0)
 			return fd;
-		if (errno != ENOENT && errno != ENOTDIR)
+		/* A folder that is not for us (dockerd's, of root) holds nothing for us. */
+		if (errno == EACCES)
+			log_info("%s cannot be entered: its certificates do not count", ret_path);
+		else if (errno != ENOENT && errno != ENOTDIR)
 			return err_errno(e, errno, "cannot read the certificates in %s", ret_path);
 	}
 	return -1;

@@ -242,6 +242,7 @@ static int ask_helper(const char *name, const char *registry, const char *file,
 	if (r >= 0)
 		return 0;
 	(void)snprintf(ret->failed_helper, sizeof(ret->failed_helper), "%s", name);
+	ret->is_others_fault = true;
 	(void)helper_hint(name, "get", key, file, e);
 	e->kind = ERR_UNAVAILABLE; /* what is asked for may well be there */
 	return err_wrap(e, "%.150s", file);
@@ -285,8 +286,10 @@ int credentials_find(const char *registry, bool ask_helpers, struct credentials 
 	if ((r = credentials_of_entry(registry, auth_file_path(), &ours, ret, e)) < 0 ||
 		credentials_exist(ret))
 		return r;
-	if ((r = credentials_docker_entry(registry, &docker, e)) < 0)
+	if ((r = credentials_docker_entry(registry, &docker, e)) < 0) {
+		ret->is_others_fault = true;
 		return r;
+	}
 	if (!ask_helpers && wants_helper(&docker))
 		return 1;
 	credentials_docker_path(path);

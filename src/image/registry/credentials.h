@@ -34,6 +34,8 @@ struct credentials {
 	char from[300];	      /* the file or the helper, for messages */
 	/* Where they could not be had: the helper whose failure is the error, or "". */
 	char failed_helper[HELPER_NAME_SIZE];
+	bool is_others_fault; /* of a helper or docker's file: what is public can be had all the
+				 same */
 };
 void credentials_release(struct credentials *c);
 #define cleanup_credentials __attribute__((cleanup(credentials_release)))

@@ -187,7 +187,7 @@ static int status_error(struct fetcher *x, struct fetch *f, struct err *e)
 		(void)err_set(
 			e, ERR_DENIED, 0, "%s: %s refuses access (403)%s", f->what, x->host, says);
 		(void)err_hint(e, "`kosa8 login` with an account that may read it");
-		return x->secrets ? auth_blame_helper(x->secrets, e) : err_code(e);
+		return x->secrets ? auth_blame_others(x->secrets, e) : err_code(e);
 	}
 	if (status == 404) {
 		return err_set(e, ERR_NOT_FOUND, 0, "%s: %s does not have it (404)%s", f->what,
