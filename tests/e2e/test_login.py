@@ -2,6 +2,7 @@
 """login and logout: against docker-registry with Basic, over plain HTTP and TLS, and against a
 scripted token server; where the secret is kept, and where it never gets to."""
 import base64
+import errno
 import json
 import os
 import pty
@@ -247,6 +248,15 @@ class Terminal:
     def read_all(self):
         return self.said.decode(errors="replace")
 
+    def read_to_end(self):
+        """Nobody writes any more; what was written may still be on its way through the kernel."""
+        os.set_blocking(self.leader, True)
+        try:
+            while chunk := os.read(self.leader, 65536):
+                self.said += chunk
+        except OSError as error:
+            equal(error.errno, errno.EIO, "the end of a terminal")
+
     def wait_for(self, text):
         wait_for(lambda: text in self.read(), f"'{text}' on the terminal")
 
@@ -257,10 +267,10 @@ class Terminal:
         code = self.process.wait(20)
         out = self.process.stdout.read().decode()
         self.process.stdout.close()
-        self.read()
         echo = self.echo()
-        os.close(self.leader)
         os.close(self.follower)
+        self.read_to_end()
+        os.close(self.leader)
         check(not told(self.said.decode(errors="replace") + out), f"it is shown: {self.said}")
         check(echo, "the terminal is left without echo")
         return code, out
