@@ -150,7 +150,7 @@ int workdir_open(const struct images *i, const char *name, struct workdir *ret, 
 		w.fd = lock_folder(i, w.name, true);
 	}
 	if (w.fd < 0)
-		return err_errno(e, -w.fd, "cannot lock %s/work/%s", i->path, w.name);
+		return err_errno(e, -w.fd, "cannot lock %s/" IMAGES_WORK "/%s", i->path, w.name);
 	*ret = w;
 	return 0;
 }
@@ -161,7 +161,8 @@ void workdir_remove(struct workdir *w)
 		return;
 	int r = file_remove_tree(w->images->workfd, w->name);
 	if (r < 0)
-		log_warn("cannot remove %s/work/%s: %s", w->images->path, w->name, strerror(-r));
+		log_warn("cannot remove %s/" IMAGES_WORK "/%s: %s", w->images->path, w->name,
+			strerror(-r));
 	w->fd = fd_close(w->fd);
 }
 
@@ -184,7 +185,8 @@ void images_sweep(const struct images *i)
 		log_debug("removing what a dead worker left: work/%s", de->d_name);
 		int r = file_remove_tree(i->workfd, de->d_name);
 		if (r < 0)
-			log_warn("cannot remove %s/work/%s: %s", i->path, de->d_name, strerror(-r));
+			log_warn("cannot remove %s/" IMAGES_WORK "/%s: %s", i->path, de->d_name,
+				strerror(-r));
 	}
 	(void)closedir(d);
 }

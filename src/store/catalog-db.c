@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "catalog-internal.h"
 
+#include "../base/strv.h"
 #include "../base/text.h"
 
 #include <errno.h>
@@ -136,6 +137,22 @@ int db_strdup(sqlite3_stmt *s, int column, char **ret, struct err *e)
 	*ret = text ? strdup(text) : NULL;
 	if (!*ret && sqlite3_column_type(s, column) != SQLITE_NULL)
 		return db_out_of_memory(e);
+	return 0;
+}
+
+int db_strings(struct catalog *c, sqlite3_stmt *s, char ***ret, struct err *e)
+{
+	cleanup_strv char **all = strv_new();
+	int r = all ? 0 : db_out_of_memory(e);
+
+	while (r >= 0 && (r = db_step(c, s, e)) > 0) {
+		const char *text = (const char *)sqlite3_column_text(s, 0);
+		if (!text || strv_add(&all, text) < 0)
+			return db_out_of_memory(e);
+	}
+	if (r < 0)
+		return r;
+	*ret = strv_take(&all);
 	return 0;
 }
 

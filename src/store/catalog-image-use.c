@@ -29,23 +29,12 @@ int catalog_sandbox_image_add(
 int catalog_image_users(struct catalog *c, const char *digest, char ***ret, struct err *e)
 {
 	cleanup_stmt sqlite3_stmt *s = NULL;
-	cleanup_strv char **names = strv_new();
 	int r = db_prepare(c, &s,
 		"SELECT s.name FROM sandbox s JOIN sandbox_image u ON u.sandbox = s.id"
 		" WHERE u.digest = ?1 ORDER BY s.name",
 		ARGS(TEXT(digest)), e);
 
-	if (!names)
-		return db_out_of_memory(e);
-	while (r >= 0 && (r = db_step(c, s, e)) > 0) {
-		const char *name = (const char *)sqlite3_column_text(s, 0);
-		if (!name || strv_add(&names, name) < 0)
-			return db_out_of_memory(e);
-	}
-	if (r < 0)
-		return r;
-	*ret = strv_take(&names);
-	return 0;
+	return r < 0 ? r : db_strings(c, s, ret, e);
 }
 
 /* ERR_WRONG_STATE naming the sandboxes that use the image. */

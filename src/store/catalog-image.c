@@ -29,21 +29,10 @@ void image_rows_release(struct image_rows *r)
 static int read_refs(struct catalog *c, const char *digest, char ***ret, struct err *e)
 {
 	cleanup_stmt sqlite3_stmt *s = NULL;
-	cleanup_strv char **refs = strv_new();
 	int r = db_prepare(c, &s, "SELECT ref FROM image_ref WHERE digest = ?1 ORDER BY ref",
 		ARGS(TEXT(digest)), e);
 
-	if (!refs)
-		return db_out_of_memory(e);
-	while (r >= 0 && (r = db_step(c, s, e)) > 0) {
-		const char *ref = (const char *)sqlite3_column_text(s, 0);
-		if (!ref || strv_add(&refs, ref) < 0)
-			return db_out_of_memory(e);
-	}
-	if (r < 0)
-		return r;
-	*ret = strv_take(&refs);
-	return 0;
+	return r < 0 ? r : db_strings(c, s, ret, e);
 }
 
 static int read_row(struct catalog *c, sqlite3_stmt *s, struct image_row *ret, struct err *e)

@@ -50,6 +50,8 @@ int db_out_of_memory(struct err *e);
 /* Columns: "" for NULL in fixed fields, cut at size; NULL for NULL in owned ones. */
 void db_text(sqlite3_stmt *s, int column, char *ret, size_t size);
 int db_strdup(sqlite3_stmt *s, int column, char **ret, struct err *e) must_check;
+/* Steps to the end: the first column of all rows, which is never NULL. */
+int db_strings(struct catalog *c, sqlite3_stmt *s, char ***ret, struct err *e) must_check;
 
 /* A writing transaction: it has the write lock from its begin on, so that what it reads stays true,
  * and it is durable when it is committed: files are removed because of it. (Single statements

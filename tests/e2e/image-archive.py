@@ -23,24 +23,13 @@ import threading
 import time
 import traceback
 
+from harness import Failure, check, equal
+
 WORKER = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
 OCI = "application/vnd.oci.image."
 DOCKER = "application/vnd.docker.distribution.manifest."
 DOCKER_LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
 REF, NAME = "org.opencontainers.image.ref.name", "io.containerd.image.name"
-
-
-class Failure(Exception):
-    pass
-
-
-def check(condition, message):
-    if not condition:
-        raise Failure(message)
-
-
-def equal(got, want, what):
-    check(got == want, f"{what}: got {got!r}, want {want!r}")
 
 
 def sha(data):

@@ -27,6 +27,8 @@ import tempfile
 import time
 import traceback
 
+from harness import Failure, check, equal
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 WORKER = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
 spec = importlib.util.spec_from_file_location("faults", os.path.join(HERE, "registry-faults.py"))
@@ -36,19 +38,6 @@ spec.loader.exec_module(faults)
 
 SECRETS = [faults.TOKEN, faults.USER.split(":")[1], base64.b64encode(faults.USER.encode()).decode(),
            "nobody-may-see"]
-
-
-class Failure(Exception):
-    pass
-
-
-def check(condition, message):
-    if not condition:
-        raise Failure(message)
-
-
-def equal(got, want, what):
-    check(got == want, f"{what}: got {got!r}, want {want!r}")
 
 
 class Server:

@@ -4,6 +4,8 @@
 #include "base/file.h"
 #include "image/archive/files.h"
 
+#include "repair.h"
+
 #include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -33,21 +35,6 @@ static void start(void)
 
 	if (!mkdtemp(top) || atexit(remove_top) != 0 || images_open(top, &output, &images, &e) < 0)
 		abort();
-}
-
-/* Makes the checksum of each block that looks like a header right: else hardly an input would get
- * past it. */
-static void repair(unsigned char *tar, size_t len)
-{
-	for (unsigned char *h = tar; len >= 512; h += 512, len -= 512) {
-		unsigned sum = 0;
-		if (memcmp(h + 257, "ustar", 5) != 0)
-			continue;
-		memset(h + 148, ' ', 8);
-		for (int i = 0; i < 512; i++)
-			sum += h[i];
-		(void)snprintf((char *)h + 148, 8, "%06o", sum);
-	}
 }
 
 static void look(struct files *f, const char *name)

@@ -7,6 +7,8 @@
 #include "base/fd.h"
 #include "image/unpack/tar.h"
 
+#include "repair.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,21 +21,6 @@
 		.entries = 5000, .total_bytes = 16u << 20, .ratio = 200, \
 		.ratio_after_bytes = 1u << 20                            \
 	}
-
-/* Makes the checksum of each block that looks like a header right: else hardly an input would get
- * past it. */
-static void repair(unsigned char *layer, size_t len)
-{
-	for (unsigned char *h = layer; len >= 512; h += 512, len -= 512) {
-		unsigned sum = 0;
-		if (memcmp(h + 257, "ustar", 5) != 0)
-			continue;
-		memset(h + 148, ' ', 8);
-		for (int i = 0; i < 512; i++)
-			sum += h[i];
-		(void)snprintf((char *)h + 148, 8, "%06o", sum);
-	}
-}
 
 static int apply_layer(struct tree *t, unsigned char *layer, size_t len,
 	const struct tar_sink *sink, struct tar_totals *totals)
