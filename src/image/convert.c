@@ -32,8 +32,9 @@ void converted_release(struct converted *c)
 struct report {
 	struct output *output;
 	struct output_pace pace;
-	struct buf pending; /* a line that has not ended yet */
-	json_t *result;	    /* the last line */
+	uint64_t layer, bytes; /* of the last progress */
+	struct buf pending;    /* a line that has not ended yet */
+	json_t *result;	       /* the last line */
 };
 
 static void report_release(struct report *r)
@@ -56,12 +57,18 @@ static int handle_line(struct report *r, const void *line, size_t len, struct er
 		return x;
 	if (json_object_get(o, "ok")) {
 		r->result = json_incref(o);
+		output_convert(r->output, &r->pace, r->layer, r->bytes, true);
 		return 0;
 	}
 	if (json_get_object(o, "progress", &progress, &ignored) == 0 &&
 		json_get_u64(progress, "layer", MANIFEST_LAYERS_MAX, &layer, &ignored) == 0 &&
-		json_get_u64(progress, "bytes", INT64_MAX, &bytes, &ignored) == 0)
-		output_convert(r->output, &r->pace, layer, bytes);
+		json_get_u64(progress, "bytes", INT64_MAX, &bytes, &ignored) == 0) {
+		if (layer != r->layer) /* how far the last one came may not have been told yet */
+			output_convert(r->output, &r->pace, r->layer, r->bytes, true);
+		r->layer = layer;
+		r->bytes = bytes;
+		output_convert(r->output, &r->pace, layer, bytes, false);
+	}
 	return 0;
 }
 

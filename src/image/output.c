@@ -83,9 +83,10 @@ void output_layer_state(struct output *o, const char *digest, uint64_t size, boo
 			here ? "here" : "waiting"));
 }
 
-void output_convert(struct output *o, struct output_pace *p, uint64_t layer, uint64_t bytes)
+void output_convert(
+	struct output *o, struct output_pace *p, uint64_t layer, uint64_t bytes, bool last)
 {
-	if (!may_send(p, false))
+	if (!may_send(p, last))
 		return;
 	output_take(o, json_pack("{s:s, s:I, s:I}", "event", "convert", "layer", (json_int_t)layer,
 			       "bytes", (json_int_t)bytes));

@@ -26,7 +26,8 @@ void output_layer(struct output *o, struct output_pace *p, const char *digest, u
 	uint64_t done, bool last);
 /* Before any of it is fetched: it is here already, or it waits. */
 void output_layer_state(struct output *o, const char *digest, uint64_t size, bool here);
-void output_convert(struct output *o, struct output_pace *p, uint64_t layer, uint64_t bytes);
+void output_convert(
+	struct output *o, struct output_pace *p, uint64_t layer, uint64_t bytes, bool last);
 /* {"ok":false,...} */
 void output_error(struct output *o, const struct err *e);
 static inline bool output_failed(const struct output *o)
