@@ -120,11 +120,11 @@ static void on_configure(struct agent *a, const struct frame *f)
 
 static void on_attach(struct agent *a, const struct frame *f)
 {
-	struct agent_attach m;
+	struct agent_image m;
 	struct cursor c;
 
 	cursor_init(&c, f->payload, f->len);
-	if (agent_attach_decode(&c, &m) < 0)
+	if (agent_image_decode(&c, &m) < 0)
 		return reply(a, f->stream, -EPROTO, "malformed ATTACH_IMAGE");
 	int r = image_request(&a->images, f->stream, &m);
 	if (r == -EAGAIN)

@@ -34,7 +34,7 @@ bool image_is_mounted(const struct images *im, const char *digest)
 	return false;
 }
 
-int image_request(struct images *im, uint32_t stream, const struct agent_attach *a)
+int image_request(struct images *im, uint32_t stream, const struct agent_image *a)
 {
 	if (stream == 0 || !is_digest(a->digest))
 		return -EINVAL;
@@ -113,7 +113,7 @@ static void scan_for(uint32_t lun)
 		(void)closedir(d);
 }
 
-static int mount_image(struct images *im, const struct agent_attach *a, const char *device)
+static int mount_image(struct images *im, const struct agent_image *a, const char *device)
 {
 	char path[128];
 
@@ -133,7 +133,7 @@ static int mount_image(struct images *im, const struct agent_attach *a, const ch
 
 /* 0: mounted; -ENXIO: the device is not there yet, or its node is but not the disk behind it (an
  * event follows when it is); else it failed. */
-static int try_mount(struct images *im, const struct agent_attach *a)
+static int try_mount(struct images *im, const struct agent_image *a)
 {
 	char device[64];
 

@@ -13,13 +13,13 @@
 
 struct image_request {
 	uint32_t stream; /* 0: free */
-	struct agent_attach attach;
+	struct agent_image attach;
 	int64_t deadline_ms;
 	bool scanned; /* the kernel was asked to look for the LUN */
 };
 
 struct images {
-	struct agent_attach mounted[IMAGES_MAX];
+	struct agent_image mounted[IMAGES_MAX];
 	size_t mounted_len;
 	struct image_request waiting[IMAGES_MAX];
 	bool news; /* a device came or went, or a request: worth another look */
@@ -27,7 +27,7 @@ struct images {
 
 bool image_is_mounted(const struct images *im, const char *digest);
 /* Begins a request; image_step() answers it. -EAGAIN: too many at once; -EINVAL: not a digest. */
-int image_request(struct images *im, uint32_t stream, const struct agent_attach *a) must_check;
+int image_request(struct images *im, uint32_t stream, const struct agent_image *a) must_check;
 /* Tries all that wait, if there is news or a deadline. For each that is decided, calls done(). */
 void image_step(struct images *im,
 	void (*done)(void *ctx, uint32_t stream, const struct agent_reply *reply), void *ctx);

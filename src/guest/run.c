@@ -81,7 +81,7 @@ static int start(struct runs *rs, struct run *r, struct agent_run *m, struct err
 		return n;
 	(void)snprintf(image_dir, sizeof(image_dir), PATH_IMAGES "/%s", m->image);
 	(void)snprintf(disk_dir, sizeof(disk_dir), PATH_DISK "/runs/%s", r->folder);
-	n = run_streams_open(rs, r, m->flags & AGENT_RUN_STDIN, child, e);
+	n = run_streams_open(rs, r, m->flags & AGENT_STDIN_OPEN, child, e);
 	if (n >= 0 && pipe2(report, O_CLOEXEC | O_NONBLOCK) < 0)
 		n = err_errno(e, errno, "pipe");
 	if (n >= 0) {

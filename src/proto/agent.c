@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent.h"
 
+#include "agent-fields.h"
+
 #include "../base/strv.h"
 
 #include <errno.h>
@@ -13,54 +15,15 @@
 void agent_run_release(struct agent_run *r)
 {
 	free(r->id);
+	free(r->name);
 	free(r->image);
+	free(r->image_name);
 	free(r->hostname);
 	free(r->user);
 	free(r->cwd);
 	strv_free(r->argv);
 	strv_free(r->env);
 	*r = (struct agent_run){0};
-}
-
-/* Reads a string into a fixed array; an over-long one fails the cursor. */
-static void get_fixed(struct cursor *c, char *ret, size_t size)
-{
-	cleanup_str char *s = cursor_strdup(c, size - 1);
-
-	ret[0] = '\0';
-	if (s)
-		memcpy(ret, s, strlen(s) + 1);
-}
-
-static void get_raw(struct cursor *c, unsigned char *ret, size_t size)
-{
-	const unsigned char *p = cursor_bytes(c, size);
-
-	if (p)
-		memcpy(ret, p, size);
-}
-
-static void put_strv(struct buf *b, char *const *v)
-{
-	buf_put_u32(b, (uint32_t)strv_len(v));
-	for (; v && *v; v++)
-		buf_put_str(b, *v);
-}
-
-static char **get_strv(struct cursor *c)
-{
-	uint32_t count = cursor_u32(c);
-
-	if (c->failed || count > AGENT_ARGS_MAX || count > c->left / 4) {
-		c->failed = true;
-		return NULL;
-	}
-	char **v = calloc((size_t)count + 1, sizeof(char *));
-	if (!v)
-		c->failed = true;
-	for (uint32_t i = 0; i < count && !c->failed; i++)
-		v[i] = cursor_strdup(c, AGENT_ARGS_BYTES_MAX);
-	return v;
 }
 
 void agent_resume_encode(const struct agent_resume *r, unsigned char ret[static AGENT_RESUME_SIZE])
@@ -91,8 +54,8 @@ int agent_resume_decode(const unsigned char *data, struct agent_resume *ret)
 	r.epoch = cursor_u32(&c);
 	r.quiesce = cursor_u32(&c);
 	r.wall_ns = cursor_u64(&c);
-	get_raw(&c, r.nonce, sizeof(r.nonce));
-	get_raw(&c, r.entropy, sizeof(r.entropy));
+	agent_get_raw(&c, r.nonce, sizeof(r.nonce));
+	agent_get_raw(&c, r.entropy, sizeof(r.entropy));
 	if (c.failed)
 		return -EPROTO;
 	*ret = r;
@@ -109,7 +72,7 @@ int agent_hello_decode(struct cursor *c, struct agent_hello *ret)
 {
 	struct agent_hello m = {.version = cursor_u32(c)};
 
-	get_fixed(c, m.kernel, sizeof(m.kernel));
+	agent_get_fixed(c, m.kernel, sizeof(m.kernel));
 	if (!cursor_done(c))
 		return -EPROTO;
 	*ret = m;
@@ -126,25 +89,25 @@ int agent_configure_decode(struct cursor *c, struct agent_configure *ret)
 {
 	struct agent_configure m = {0};
 
-	get_fixed(c, m.hostname, sizeof(m.hostname));
-	get_raw(c, m.machine_id, sizeof(m.machine_id));
+	agent_get_fixed(c, m.hostname, sizeof(m.hostname));
+	agent_get_raw(c, m.machine_id, sizeof(m.machine_id));
 	if (!cursor_done(c))
 		return -EPROTO;
 	*ret = m;
 	return 0;
 }
 
-void agent_attach_encode(struct buf *b, const struct agent_attach *m)
+void agent_image_encode(struct buf *b, const struct agent_image *m)
 {
 	buf_put_u32(b, m->lun);
 	buf_put_str(b, m->digest);
 }
 
-int agent_attach_decode(struct cursor *c, struct agent_attach *ret)
+int agent_image_decode(struct cursor *c, struct agent_image *ret)
 {
-	struct agent_attach m = {.lun = cursor_u32(c)};
+	struct agent_image m = {.lun = cursor_u32(c)};
 
-	get_fixed(c, m.digest, sizeof(m.digest));
+	agent_get_fixed(c, m.digest, sizeof(m.digest));
 	if (!cursor_done(c))
 		return -EPROTO;
 	*ret = m;
@@ -163,7 +126,7 @@ int agent_reply_decode(struct cursor *c, struct agent_reply *ret)
 	struct agent_reply m = {.status = cursor_u32(c)};
 
 	m.fail = cursor_u32(c);
-	get_fixed(c, m.text, sizeof(m.text));
+	agent_get_fixed(c, m.text, sizeof(m.text));
 	if (!cursor_done(c) || m.fail > AGENT_FAIL_SETUP)
 		return -EPROTO;
 	*ret = m;
@@ -177,13 +140,18 @@ void agent_run_encode(struct buf *b, const struct agent_run *m)
 	buf_put_u64(b, m->wall_ns);
 	buf_put_u64(b, m->memory_bytes);
 	buf_put_u32(b, m->pids);
+	buf_put_u32(b, m->cpu_milli);
+	buf_put_u16(b, m->size.rows);
+	buf_put_u16(b, m->size.columns);
 	buf_put_str(b, m->id);
+	buf_put_str(b, m->name ? m->name : "");
 	buf_put_str(b, m->image);
+	buf_put_str(b, m->image_name ? m->image_name : "");
 	buf_put_str(b, m->hostname);
 	buf_put_str(b, m->user);
 	buf_put_str(b, m->cwd);
-	put_strv(b, m->argv);
-	put_strv(b, m->env);
+	agent_put_strv(b, m->argv);
+	agent_put_strv(b, m->env);
 }
 
 int agent_run_decode(struct cursor *c, struct agent_run *ret)
@@ -194,13 +162,18 @@ int agent_run_decode(struct cursor *c, struct agent_run *ret)
 	m.wall_ns = cursor_u64(c);
 	m.memory_bytes = cursor_u64(c);
 	m.pids = cursor_u32(c);
+	m.cpu_milli = cursor_u32(c);
+	m.size.rows = cursor_u16(c);
+	m.size.columns = cursor_u16(c);
 	m.id = cursor_strdup(c, SHORT_MAX);
+	m.name = cursor_strdup(c, AGENT_NAME_SIZE - 1);
 	m.image = cursor_strdup(c, SHORT_MAX);
+	m.image_name = cursor_strdup(c, SHORT_MAX);
 	m.hostname = cursor_strdup(c, SHORT_MAX);
 	m.user = cursor_strdup(c, SHORT_MAX);
 	m.cwd = cursor_strdup(c, SHORT_MAX);
-	m.argv = get_strv(c);
-	m.env = get_strv(c);
+	m.argv = agent_get_strv(c);
+	m.env = agent_get_strv(c);
 	if (!cursor_done(c) || !m.argv[0]) {
 		agent_run_release(&m);
 		return -EPROTO;
@@ -222,7 +195,7 @@ int agent_exit_decode(struct cursor *c, struct agent_exit *ret)
 
 	m.code = cursor_u32(c);
 	m.oom = cursor_u32(c);
-	if (!cursor_done(c) || m.how > AGENT_END_KILLED || m.code > 255 || m.oom > 1)
+	if (!cursor_done(c) || m.how >= AGENT_END_COUNT || m.code > 255 || m.oom > 1)
 		return -EPROTO;
 	*ret = m;
 	return 0;

@@ -1,27 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The wire between supervisor and agent, over two virtio-serial ports:
+ * The wire between supervisor and agent, over four virtio-serial ports:
  *
  *   kosa8.resume  supervisor -> agent only. One RESUME record (fixed size) after *every* time the
  *                 VM starts to run: after a restore and after the pause of a checkpoint.
- *   kosa8.mux     frames (base/frame.h) both ways: requests, replies, and the streams of runs.
+ *   kosa8.mux     frames (base/frame.h) both ways: requests, replies, and the streams of sessions.
+ *   kosa8.net     frames both ways: connections to servers in the guest (CONNECT).
+ *   kosa8.fs      frames both ways: FUSE messages of the mounts; `stream` is the mount's id.
+ *
+ * Sessions. RUN, EXEC, ATTACH, LOGS, WAIT, LIST, COPY (agent-session.h, agent-files.h) and CONNECT
+ * each open a stream. It carries what its kind needs of: RUN_STARTED, data both ways within
+ * windows, CONTAINER frames; and it ends with RUN_EXIT, or with RUN_FAILED instead of RUN_STARTED.
+ * KILL ends a session and what it started: the tree of a RUN or EXEC, the connection of a CONNECT.
+ * DETACH ends a session and nothing else: what a RUN or EXEC started goes on without a client.
  *
  * Epochs. Every restored VM gets an epoch that no earlier VM of that sandbox had. A RESUME with a
  * new epoch tells the agent that the host side is another one than when it was frozen: bytes may
  * have been lost on the mux in both directions, half a frame may be in its buffers. So the agent
  * drops all buffered input and output, discards mux input up to and including the record's 32-byte
  * nonce, writes the same nonce as the first bytes of its own output, and goes on with whole
- * frames. The supervisor does likewise: it writes the nonce first, discards input up to the nonce,
- * and sends nothing more until it has seen it (the ports have no common order: the agent may have
- * to find the nonce among bytes that came before the record). The nonce is random and younger than
- * the frozen state, so it cannot occur in old bytes. Then the agent sends RESUMED. All streams of
- * the old epoch are dead: the agent reads what their programs write and drops it, their stdin is
- * at its end; the processes go on. Frames of another epoch are ignored by both sides. A RESUME
- * with the same epoch only sets clock and entropy and ends the quiescence; nothing is lost on the
- * mux and no nonce is sent.
+ * frames; so on each of the three ports that carry frames. The supervisor does likewise: it writes
+ * the nonce first, discards input up to the nonce, and sends nothing more until it has seen it (the
+ * ports have no common order: the agent may have to find the nonce among bytes that came before the
+ * record). The nonce is random and younger than the frozen state, so it cannot occur in old bytes.
+ * Then the agent sends RESUMED. All streams of the old epoch are dead: the agent reads what their
+ * programs write and drops it, their stdin is at its end; the processes go on. Frames of another
+ * epoch are ignored by both sides. A RESUME with the same epoch only sets clock and entropy and
+ * ends the quiescence; nothing is lost on the mux and no nonce is sent.
  *
  * Quiescence. QUIESCE carries a number that grows with each attempt. The agent freezes all
- * containers (cgroup.freeze), stops reading their pipes, flushes its output, and sends QUIESCED
+ * containers (cgroup.freeze), stops reading their pipes, lets the FUSE requests that are out be
+ * answered (until it stands still, kosa8.fs goes on both ways), flushes its output, and sends
+ * QUIESCED
  * with that number as its last frame until a RESUME whose `quiesce` is >= that number arrives. A
  * QUIESCE whose number is <= the last RESUME's is ignored. After sending QUIESCE the supervisor
  * sends nothing on the mux until RESUME.
@@ -38,16 +48,18 @@
 
 #include <stdbool.h>
 
-#define AGENT_PROTOCOL_VERSION 1
+#define AGENT_PROTOCOL_VERSION 2
 #define AGENT_PORT_MUX "kosa8.mux"
 #define AGENT_PORT_RESUME "kosa8.resume"
+#define AGENT_PORT_NET "kosa8.net"
+#define AGENT_PORT_FS "kosa8.fs"
 
 enum agent_type {
 	/* supervisor -> agent. Requests carry a request number in `stream`; the agent answers each
 	 * with one REPLY on the same number. Run frames carry the run's number (never reused in an
 	 * epoch); requests and runs draw from the same counter. */
 	AGENT_CONFIGURE = 1,	/* struct agent_configure; once, after a template was restored */
-	AGENT_ATTACH_IMAGE = 2, /* struct agent_attach: mount the LUN's squashfs */
+	AGENT_ATTACH_IMAGE = 2, /* struct agent_image: mount the LUN's squashfs */
 	AGENT_RUN = 3,		/* struct agent_run; answered by RUN_STARTED or RUN_FAILED */
 	AGENT_SIGNAL = 4,	/* u32 signal number, to the run's first process */
 	AGENT_KILL = 5,		/* empty; kills the run's whole tree; RUN_EXIT follows */
@@ -57,6 +69,24 @@ enum agent_type {
 	AGENT_QUIESCE = 9,	/* u32 number */
 	AGENT_SHUTDOWN = 10,	/* request; kills all runs, syncs, unmounts, replies, powers off */
 	AGENT_PING = 11,	/* request */
+	/* Sessions beside RUN; their messages are in proto/agent-session.h. */
+	AGENT_EXEC = 12,   /* struct agent_exec: a program in a running container */
+	AGENT_ATTACH = 13, /* struct agent_image: the streams of a running container */
+	AGENT_LOGS = 14,   /* struct agent_logs: records of proto/log.h as STDOUT */
+	AGENT_WAIT = 15,   /* struct agent_ref: a container's end; RUN_EXIT is its own */
+	AGENT_LIST = 16,   /* empty; a CONTAINER frame each, then RUN_EXIT */
+	AGENT_COPY = 17,   /* struct agent_copy: a tree (proto/tree.h) as STDIN or STDOUT */
+	AGENT_DETACH = 18, /* empty; ends the session: RUN_EXIT with AGENT_END_DETACHED */
+	AGENT_RESIZE = 19, /* struct agent_size: the terminal of a RUN, EXEC or ATTACH */
+	/* More requests. */
+	AGENT_SIGNAL_CONTAINER = 20, /* struct agent_signal */
+	AGENT_REMOVE = 21,	     /* struct agent_remove; the reply comes when it is gone */
+	AGENT_MOUNT = 22,	     /* struct agent_mount */
+	AGENT_UNMOUNT = 23,	     /* u32 id of the mount */
+	/* On kosa8.net. */
+	AGENT_CONNECT = 24, /* u16 port: a TCP connection to a server on the guest's loopback */
+	/* On kosa8.fs, both ways. */
+	AGENT_FUSE = 25, /* one message as /dev/fuse has it (linux/fuse.h) */
 
 	/* agent -> supervisor */
 	AGENT_HELLO = 65, /* struct agent_hello; once after boot, before a template is saved */
@@ -70,6 +100,7 @@ enum agent_type {
 	AGENT_RUN_EXIT = 73,	/* struct agent_exit; the last frame of a run, after both EOFs */
 	AGENT_QUIESCED = 74,	/* u32 number */
 	AGENT_RESUMED = 75,	/* empty; on the new epoch */
+	AGENT_CONTAINER = 76,	/* struct agent_container */
 };
 
 /* Data frames from the agent hold at most this much (one virtio console buffer is 32 KiB). */
@@ -91,7 +122,7 @@ struct agent_configure {
 	unsigned char machine_id[16];
 };
 
-struct agent_attach {
+struct agent_image {
 	uint32_t lun;
 	char digest[72]; /* hex, without "sha256:": the name of the mount */
 };
@@ -110,7 +141,15 @@ struct agent_reply {
 	char text[AGENT_TEXT_MAX];
 };
 
-#define AGENT_RUN_STDIN 1u /* else /dev/null */
+#define AGENT_STDIN_OPEN 1u /* stdin comes; else it is /dev/null, and with TTY nothing is typed */
+#define AGENT_TTY 2u	    /* a terminal of `size`; all output is STDOUT */
+#define AGENT_KEEP 4u	    /* RUN: detached from the start. RUN_STARTED, then RUN_EXIT, DETACHED */
+
+struct agent_size {
+	uint16_t rows, columns; /* 0: not known */
+};
+
+#define AGENT_NAME_SIZE 64
 
 struct agent_run {
 	uint32_t flags;
@@ -118,8 +157,12 @@ struct agent_run {
 	uint64_t wall_ns;    /* the host's clock now: corrects a guest clock that is off by 0.5 s */
 	uint64_t memory_bytes; /* cgroup memory.max; 0: none */
 	uint32_t pids;	       /* cgroup pids.max; 0: none */
-	char *id;	       /* [a-z0-9]{12}: names cgroup and folders */
-	char *image;	       /* digest as in agent_attach */
+	uint32_t cpu_milli;    /* cgroup cpu.max in thousandths of a CPU; 0: none */
+	struct agent_size size;
+	char *id;	  /* [a-z0-9]{12}: names cgroup and folders */
+	char *name;	  /* "" or [a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}; one container each */
+	char *image;	  /* digest as in agent_image */
+	char *image_name; /* for people: as it was asked for */
 	char *hostname;
 	char *user;  /* "", name, uid, name:group, uid:gid: resolved in the image */
 	char *cwd;   /* absolute */
@@ -128,11 +171,20 @@ struct agent_run {
 };
 void agent_run_release(struct agent_run *r);
 
-enum agent_end { AGENT_END_EXITED, AGENT_END_SIGNALED, AGENT_END_TIMEOUT, AGENT_END_KILLED };
+enum agent_end {
+	AGENT_END_EXITED,
+	AGENT_END_SIGNALED,
+	AGENT_END_TIMEOUT,
+	AGENT_END_KILLED,
+	AGENT_END_DETACHED, /* the session ended, its program goes on */
+	AGENT_END_LOST,	    /* of a container: its sandbox was stopped or crashed */
+	AGENT_END_COUNT,
+};
 struct agent_exit {
 	uint32_t how;  /* enum agent_end; TIMEOUT and KILLED: ended by the agent */
 	uint32_t code; /* exit code or signal number */
-	uint32_t oom;  /* 1: the kernel killed for lack of memory in this run's cgroup */
+	uint32_t oom; /* 1: SIGKILL (or exit code 137) after the kernel killed for lack of memory in
+		       it */
 };
 
 enum agent_which { AGENT_WHICH_STDIN, AGENT_WHICH_STDOUT, AGENT_WHICH_STDERR };
@@ -161,8 +213,8 @@ void agent_hello_encode(struct buf *b, const struct agent_hello *m);
 int agent_hello_decode(struct cursor *c, struct agent_hello *ret) must_check;
 void agent_configure_encode(struct buf *b, const struct agent_configure *m);
 int agent_configure_decode(struct cursor *c, struct agent_configure *ret) must_check;
-void agent_attach_encode(struct buf *b, const struct agent_attach *m);
-int agent_attach_decode(struct cursor *c, struct agent_attach *ret) must_check;
+void agent_image_encode(struct buf *b, const struct agent_image *m);
+int agent_image_decode(struct cursor *c, struct agent_image *ret) must_check;
 void agent_reply_encode(struct buf *b, const struct agent_reply *m);
 int agent_reply_decode(struct cursor *c, struct agent_reply *ret) must_check;
 void agent_run_encode(struct buf *b, const struct agent_run *m);

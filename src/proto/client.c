@@ -72,8 +72,7 @@ static int hex_decode(const json_t *item, char **ret, struct err *e)
 	return 0;
 }
 
-/* A missing member is an empty vector. */
-static int bytes_decode(const json_t *o, const char *key, char ***ret, struct err *e)
+int client_bytes_decode(const json_t *o, const char *key, char ***ret, struct err *e)
 {
 	cleanup_strv char **v = strv_new();
 	json_t *array = NULL, *item;
@@ -112,10 +111,16 @@ int client_run_encode(const struct client_run *r, json_t *request)
 		set(request, "env", client_bytes_encode(r->env)) < 0 ||
 		set_str(request, "cwd", r->cwd) < 0 || set_str(request, "user", r->user) < 0 ||
 		set_str(request, "name", r->name) < 0 ||
+		set_str(request, "image_name", r->image_name) < 0 ||
 		set_u64(request, "timeout_ms", r->timeout_ms) < 0 ||
 		set_u64(request, "memory_bytes", r->memory_bytes) < 0 ||
 		set_u64(request, "pids", r->pids) < 0 ||
-		set(request, "stdin", json_boolean(r->stdin_open)) < 0)
+		set_u64(request, "cpu_milli", r->cpu_milli) < 0 ||
+		set_u64(request, "rows", r->rows) < 0 ||
+		set_u64(request, "columns", r->columns) < 0 ||
+		set(request, "stdin", json_boolean(r->stdin_open)) < 0 ||
+		set(request, "tty", json_boolean(r->tty)) < 0 ||
+		set(request, "detach", json_boolean(r->detach)) < 0)
 		return -ENOMEM;
 	return 0;
 }
@@ -126,10 +131,10 @@ int client_run_decode(const json_t *o, struct client_run *ret, struct err *e)
 	int r;
 
 	if ((r = json_get_str(o, "image", 71, &m.image, e)) < 0 ||
-		(r = bytes_decode(o, "argv", &m.argv, e)) < 0 ||
-		(r = bytes_decode(o, "env", &m.env, e)) < 0 ||
+		(r = client_bytes_decode(o, "argv", &m.argv, e)) < 0 ||
+		(r = client_bytes_decode(o, "env", &m.env, e)) < 0 ||
 		(json_object_get(o, "entrypoint") &&
-			(r = bytes_decode(o, "entrypoint", &m.entrypoint, e)) < 0) ||
+			(r = client_bytes_decode(o, "entrypoint", &m.entrypoint, e)) < 0) ||
 		(r = json_get_str_or(o, "cwd", 4000, NULL, &m.cwd, e)) < 0 ||
 		(r = json_get_str_or(o, "user", 256, NULL, &m.user, e)) < 0 ||
 		(r = json_get_str_or(o, "name", 63, NULL, &m.name, e)) < 0 ||
@@ -138,8 +143,59 @@ int client_run_decode(const json_t *o, struct client_run *ret, struct err *e)
 		(r = json_get_u64_or(o, "memory_bytes", UINT64_C(1) << 50, 0, &m.memory_bytes, e)) <
 			0 ||
 		(r = json_get_u64_or(o, "pids", 1u << 22, 0, &m.pids, e)) < 0 ||
+		(r = json_get_str_or(o, "image_name", 255, NULL, &m.image_name, e)) < 0 ||
+		(r = json_get_u64_or(o, "cpu_milli", 1000 * 1024, 0, &m.cpu_milli, e)) < 0 ||
+		(r = json_get_u64_or(o, "rows", UINT16_MAX, 0, &m.rows, e)) < 0 ||
+		(r = json_get_u64_or(o, "columns", UINT16_MAX, 0, &m.columns, e)) < 0 ||
+		(r = json_get_bool_or(o, "tty", false, &m.tty, e)) < 0 ||
+		(r = json_get_bool_or(o, "detach", false, &m.detach, e)) < 0 ||
 		(r = json_get_bool_or(o, "stdin", false, &m.stdin_open, e)) < 0) {
 		client_run_release(&m);
+		return r;
+	}
+	*ret = m;
+	return 0;
+}
+
+void client_exec_release(struct client_exec *x)
+{
+	strv_free(x->argv);
+	strv_free(x->env);
+	*x = (struct client_exec){0};
+}
+
+int client_exec_encode(const struct client_exec *x, json_t *request)
+{
+	if (set_str(request, "container", x->container) < 0 ||
+		set(request, "argv", client_bytes_encode(x->argv)) < 0 ||
+		set(request, "env", client_bytes_encode(x->env)) < 0 ||
+		set_str(request, "cwd", x->cwd) < 0 || set_str(request, "user", x->user) < 0 ||
+		set_u64(request, "timeout_ms", x->timeout_ms) < 0 ||
+		set_u64(request, "rows", x->rows) < 0 ||
+		set_u64(request, "columns", x->columns) < 0 ||
+		set(request, "stdin", json_boolean(x->stdin_open)) < 0 ||
+		set(request, "tty", json_boolean(x->tty)) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+int client_exec_decode(const json_t *o, struct client_exec *ret, struct err *e)
+{
+	struct client_exec m = {0};
+	int r;
+
+	if ((r = json_get_str(o, "container", 63, &m.container, e)) < 0 ||
+		(r = client_bytes_decode(o, "argv", &m.argv, e)) < 0 ||
+		(r = client_bytes_decode(o, "env", &m.env, e)) < 0 ||
+		(r = json_get_str_or(o, "cwd", 4000, NULL, &m.cwd, e)) < 0 ||
+		(r = json_get_str_or(o, "user", 256, NULL, &m.user, e)) < 0 ||
+		(r = json_get_u64_or(o, "timeout_ms", UINT64_C(31536000000), 0, &m.timeout_ms, e)) <
+			0 ||
+		(r = json_get_u64_or(o, "rows", UINT16_MAX, 0, &m.rows, e)) < 0 ||
+		(r = json_get_u64_or(o, "columns", UINT16_MAX, 0, &m.columns, e)) < 0 ||
+		(r = json_get_bool_or(o, "stdin", false, &m.stdin_open, e)) < 0 ||
+		(r = json_get_bool_or(o, "tty", false, &m.tty, e)) < 0) {
+		client_exec_release(&m);
 		return r;
 	}
 	*ret = m;

@@ -415,10 +415,10 @@ int machine_attach(struct machine *m, const char *digest,
 		return 0;
 	}
 	/* Also when an earlier request for it is still out: the agent mounts it once. */
-	struct agent_attach message = {.lun = found->image.lun};
+	struct agent_image message = {.lun = found->image.lun};
 	(void)snprintf(message.digest, sizeof(message.digest), "%s", digest);
 	buf_init(&payload, 256);
-	agent_attach_encode(&payload, &message);
+	agent_image_encode(&payload, &message);
 	struct attach *a = malloc(sizeof(*a));
 	if (!a || buf_failed(&payload)) {
 		free(a);

@@ -140,7 +140,7 @@ static int compose(struct run *r, struct err *e)
 	r->message.id = strdup(id);
 	r->message.image = strdup(r->spec.image + strlen("sha256:"));
 	r->message.hostname = strdup(s->row.name);
-	r->message.flags = r->spec.stdin_open ? AGENT_RUN_STDIN : 0;
+	r->message.flags = r->spec.stdin_open ? AGENT_STDIN_OPEN : 0;
 	r->message.timeout_ms = r->spec.timeout_ms;
 	r->message.memory_bytes = r->spec.memory_bytes;
 	r->message.pids = (uint32_t)r->spec.pids;

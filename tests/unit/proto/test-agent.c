@@ -8,7 +8,7 @@
 static void test_run(void)
 {
 	char *argv[] = {"sh", "-c", "", "\xff", NULL}, *env[] = {NULL};
-	struct agent_run run = {.flags = AGENT_RUN_STDIN,
+	struct agent_run run = {.flags = AGENT_STDIN_OPEN,
 		.timeout_ms = 1500,
 		.pids = 7,
 		.id = "0123456789ab",
@@ -63,7 +63,7 @@ static void test_resume(void)
 static void test_exit(void)
 {
 	static const struct agent_exit cases[] = {
-		{AGENT_END_KILLED + 1, 0, 0}, {0, 256, 0}, {0, 0, 2}, {0, 255, 1}};
+		{AGENT_END_COUNT, 0, 0}, {0, 256, 0}, {0, 0, 2}, {0, 255, 1}};
 	struct agent_exit got;
 
 	for (size_t i = 0; i < 4; i++) {

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The wire between the supervisor and kosa8-fs, which serves one mount: frames (base/frame.h, epoch
+ * and stream 0) on a stream socket, its descriptor FS_SOCKET_FD. FS_ROOT_FD is the folder it
+ * serves.
+ *
+ *   kosa8-fs [--read-only] [--restore]     with --restore, FS_TABLE_FD holds a table from FS_SAVE
+ *
+ * kosa8-fs sends FS_READY when it is confined and serves, or FS_FAILED. It ends when the socket is
+ * closed. One request is answered by one reply; those that FUSE does not answer (FORGET,
+ * BATCH_FORGET, INTERRUPT) are not. Notifications (unique 0) come at any time.
+ *
+ * The table: node numbers with their places below the root, handle numbers with what they have
+ * open, and the numbers that come next: all that a guest of that moment may refer to. It is
+ * versioned, and bounded on reading like any file from outside.
+ */
+#ifndef KOSA8_PROTO_FS_H
+#define KOSA8_PROTO_FS_H
+
+#define FS_SOCKET_FD 3
+#define FS_ROOT_FD 4
+#define FS_TABLE_FD 5
+
+enum fs_type {
+	/* supervisor -> kosa8-fs */
+	FS_REQUEST = 1, /* one message as read from /dev/fuse */
+	FS_SAVE = 2,	/* with one descriptor (SCM_RIGHTS): write the table there; no fsync */
+
+	/* kosa8-fs -> supervisor */
+	FS_READY = 65,
+	FS_REPLY = 66,	/* one message as written to /dev/fuse */
+	FS_SAVED = 67,	/* u32: 0 or an errno */
+	FS_FAILED = 68, /* text: why it ends */
+};
+
+/* Data in one WRITE request or READ reply: max_write, max_read. */
+#define FS_DATA_MAX (128u * 1024)
+/* Requests of one mount that the agent lets be out at once. */
+#define FS_REQUESTS_MAX 64
+
+#endif
