@@ -101,6 +101,7 @@ enum agent_type {
 	AGENT_QUIESCED = 74,	/* u32 number */
 	AGENT_RESUMED = 75,	/* empty; on the new epoch */
 	AGENT_CONTAINER = 76,	/* struct agent_container */
+	AGENT_ENDED = 77,	/* struct agent_container, stream 0: a kept container has ended */
 };
 
 /* Data frames from the agent hold at most this much (one virtio console buffer is 32 KiB). */
