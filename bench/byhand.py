@@ -26,14 +26,15 @@ while :; do /bin/busybox sleep 3600; done
 class Qemu:
     """A QEMU of kosa8's machine type; .port is the host's end of a virtio-serial port."""
 
-    def __init__(self, build, folder, initramfs, append, disk=None, serial=False):
+    def __init__(self, build, folder, initramfs, append, disk=None, serial=False, more=(),
+                 machine=MACHINE):
         self.qmp, theirs = socket.socketpair()
         self.port, port = socket.socketpair()
         fds = [theirs.fileno(), port.fileno()]
         accel = ["-accel", "kvm", "-cpu", "host"] if kvm() else \
             ["-accel", "tcg,thread=multi,tb-size=128", "-cpu", "max,la57=off"]
         command = [
-            "qemu-system-x86_64", "-M", MACHINE, "-bios", QBOOT, *accel, "-m", str(MEMORY_MB),
+            "qemu-system-x86_64", "-M", machine, "-bios", QBOOT, *accel, "-m", str(MEMORY_MB),
             "-smp", "2", "-nodefaults", "-no-user-config", "-nographic", "-no-reboot",
             "-chardev", f"socket,id=qmp,fd={fds[0]}", "-mon", "chardev=qmp,mode=control",
             "-device", "virtio-serial-pci", "-device", "virtio-scsi-pci,id=scsi0",
@@ -47,6 +48,7 @@ class Qemu:
                         "-device", "virtserialport,chardev=port,name=kosa8.mux",
                         "-chardev", "null,id=none",
                         "-device", "virtserialport,chardev=none,name=kosa8.resume"]
+        command += more
         if disk:
             command += ["-blockdev", f"driver=qcow2,node-name=d0,file.driver=file,file.filename={disk}",
                         "-device", "virtio-blk-pci,drive=d0"]
