@@ -32,7 +32,7 @@ class Qemu:
         self.port, port = socket.socketpair()
         fds = [theirs.fileno(), port.fileno()]
         accel = ["-accel", "kvm", "-cpu", "host"] if kvm() else \
-            ["-accel", "tcg,thread=multi,tb-size=128", "-cpu", "max,la57=off"]
+            ["-accel", "tcg,thread=multi,tb-size=128", "-cpu", "max,la57=off,erms=off,fsrm=off"]
         command = [
             "qemu-system-x86_64", "-M", machine, "-bios", QBOOT, *accel, "-m", str(MEMORY_MB),
             "-smp", "2", "-nodefaults", "-no-user-config", "-nographic", "-no-reboot",

@@ -50,8 +50,9 @@ static void machine(struct args *a, const struct vm_host *host, const struct vm_
 		add(a, "-cpu", "host");
 	} else {
 		add(a, "-accel", "tcg,thread=multi,tb-size=128");
-		/* 57-bit addresses cost the emulation a fifth level of page tables. */
-		add(a, "-cpu", "max,la57=off");
+		/* 57-bit addresses cost the emulation a fifth level of page tables. It carries out
+		 * "rep movsb" byte by byte, so kernel and C library should not take it for fast. */
+		add(a, "-cpu", "max,la57=off,erms=off,fsrm=off");
 	}
 	add(a, "-m", "%uM", c->memory_mb);
 	add(a, "-smp", "%u", c->cpus);

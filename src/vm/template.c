@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 /* Grows with each change of the files or of the file system on disk.raw. */
-#define FORMAT "kosa8-template-2"
+#define FORMAT "kosa8-template-3"
 #define KEY_TEXT_MAX 65536u
 #define SUFFIX_SIZE (TEMPLATE_KEY_SIZE + 16)
 
