@@ -142,7 +142,7 @@ static void on_quiesced(void *ctx, struct machine *m, uint32_t number)
 		op_checkpoint_quiesced(s, number);
 }
 
-static void on_run_frame(void *ctx, struct machine *m, const struct frame *f)
+static void on_session_frame(void *ctx, struct machine *m, const struct frame *f)
 {
 	struct supervisor *s = ctx;
 
@@ -240,7 +240,7 @@ static void on_died(void *ctx, struct machine *m, const struct err *why)
 const struct machine_events supervisor_machine_events = {
 	.ready = on_ready,
 	.quiesced = on_quiesced,
-	.run_frame = on_run_frame,
+	.session_frame = on_session_frame,
 	.vm_event = on_vm_event,
 	.died = on_died,
 };
