@@ -74,6 +74,10 @@ bool spec_port_is_loopback(const struct spec_port *p);
 /* "127.0.0.1:8080", "[::1]:8080" */
 #define SPEC_ADDRESS_SIZE (SPEC_IP_SIZE + 10)
 void spec_port_address(const struct spec_port *p, char ret[static SPEC_ADDRESS_SIZE]);
+/* A listening socket (non-blocking) and its port. ERR_EXISTS: the address is taken; ERR_DENIED: a
+ * privileged port; ERR_INVALID: not an address of this host. */
+int spec_port_listen(
+	const struct spec_port *p, int *ret_fd, uint16_t *ret_port, struct err *e) must_check;
 /* ERR_EXISTS for the address, ERR_LIMIT */
 int spec_ports_add(struct spec_ports *all, const struct spec_port *p, struct err *e) must_check;
 /* ERR_NOT_FOUND */

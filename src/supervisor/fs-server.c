@@ -149,7 +149,7 @@ static void on_poll(uv_poll_t *handle, int status, int events);
 static void watch(struct fs_server *f)
 {
 	int events = (f->reading ? UV_READABLE : 0) | UV_DISCONNECT |
-		(queue_left(&f->out) > 0 || f->save_fd >= 0 ? UV_WRITABLE : 0);
+		     (queue_left(&f->out) > 0 || f->save_fd >= 0 ? UV_WRITABLE : 0);
 
 	if (!f->freed && f->state != FS_SERVER_FAILED)
 		(void)uv_poll_start(&f->poll, events, on_poll);
@@ -308,7 +308,8 @@ static void handle_frame(struct fs_server *f, const struct frame *frame)
 	} else if (frame->type == FS_SAVED && f->state == FS_SERVER_READY) {
 		handle_saved(f, frame);
 	} else {
-		fail_text(f, ERR_PROTOCOL, "the server of the mount sent what does not belong here");
+		fail_text(
+			f, ERR_PROTOCOL, "the server of the mount sent what does not belong here");
 	}
 }
 

@@ -3,6 +3,7 @@
 
 #include "../proto/fs.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <linux/fuse.h>
 #include <string.h>
@@ -20,7 +21,7 @@ int fuse_request_parse(const void *data, size_t len, uint64_t *ret_unique, bool 
 		return -EPROTO;
 	memcpy(&h, data, sizeof(h));
 	bool answered = h.opcode != FUSE_FORGET && h.opcode != FUSE_BATCH_FORGET &&
-		h.opcode != FUSE_INTERRUPT;
+			h.opcode != FUSE_INTERRUPT;
 	if (h.len != len || (answered && h.unique == 0))
 		return -EPROTO;
 	*ret_unique = h.unique;

@@ -13,8 +13,8 @@
 #define FUSE_ERROR_SIZE 16
 
 /* -EPROTO when it is none. ret_answered: whether FUSE answers requests of this kind. */
-int fuse_request_parse(const void *data, size_t len, uint64_t *ret_unique,
-	bool *ret_answered) must_check;
+int fuse_request_parse(
+	const void *data, size_t len, uint64_t *ret_unique, bool *ret_answered) must_check;
 /* unique 0: a notification. */
 int fuse_reply_parse(const void *data, size_t len, uint64_t *ret_unique) must_check;
 /* The answer "this failed" with a positive errno. */

@@ -101,8 +101,8 @@ static bool any_saving(const struct mounts *ms)
 static void settle_if_complete(struct mounts *ms)
 {
 	bool complete = (ms->wait == WAIT_READY && all_ready(ms)) ||
-		(ms->wait == WAIT_GUEST && !ms->asks) ||
-		(ms->wait == WAIT_SAVE && !any_saving(ms));
+			(ms->wait == WAIT_GUEST && !ms->asks) ||
+			(ms->wait == WAIT_SAVE && !any_saving(ms));
 
 	if (complete)
 		settle(ms, ms->failed ? &ms->why : NULL);
@@ -149,8 +149,7 @@ static void note_failure(struct mounts *ms, const struct err *why)
 
 static int hint_remove(const struct mounts *ms, const struct spec_mount *m, struct err *e)
 {
-	return err_hint(
-		e, "kosa8 sandbox mount rm %s %.120s", ms->config.sandbox, m->guest);
+	return err_hint(e, "kosa8 sandbox mount rm %s %.120s", ms->config.sandbox, m->guest);
 }
 
 static void on_ready(void *ctx)
@@ -468,8 +467,7 @@ static int ask_guest(struct mounts *ms, uint16_t type, uint32_t id, const struct
 	}
 	*a = (struct ask){ms, id, type == AGENT_UNMOUNT, must, ms->asks};
 	ms->asks = a;
-	int r = channel_request(
-		machine_channel(ms->machine), type, payload, on_guest_reply, a, e);
+	int r = channel_request(machine_channel(ms->machine), type, payload, on_guest_reply, a, e);
 	if (r < 0) {
 		unlink_ask(ms, a);
 		free(a);
@@ -577,9 +575,9 @@ json_t *mounts_status(const struct mounts *ms)
 	json_t *list = json_array();
 
 	for (const struct mount *m = ms->list; m; m = m->next)
-		(void)json_array_append_new(list,
-			json_pack("{s:s, s:s, s:s?}", "guest", m->spec.guest, "state",
-				names[fs_server_state(m->server)], "error",
-				*m->why ? m->why : NULL));
+		(void)json_array_append_new(
+			list, json_pack("{s:s, s:s, s:s?}", "guest", m->spec.guest, "state",
+				      names[fs_server_state(m->server)], "error",
+				      *m->why ? m->why : NULL));
 	return list;
 }
