@@ -36,11 +36,13 @@ static void status(struct op *op)
 	for (size_t i = 0; i < machine_images_len(m); i++)
 		(void)json_array_append_new(
 			images, json_sprintf("sha256:%s", machine_image_at(m, i)->digest));
-	op_succeed(op, json_pack("{s:{s:i, s:i, s:i, s:i, s:s, s:s, s:b, s:o}}", "live", "epoch",
-			       (int)machine_epoch(m), "runs", (int)runs, "supervisor_pid",
+	op_succeed(op, json_pack("{s:{s:i, s:i, s:i, s:i, s:s, s:s, s:b, s:o, s:o, s:o}}", "live",
+			       "epoch", (int)machine_epoch(m), "runs", (int)runs, "supervisor_pid",
 			       (int)getpid(), "qemu_pid", (int)vm_pid(machine_vm(m)), "accel",
 			       vm_accel_name(s->host.accel), "qemu_version", s->host.qemu_version,
-			       "waiting_for_disk_space", (int)s->disk_full, "images", images));
+			       "waiting_for_disk_space", (int)s->disk_full, "images", images,
+			       "mounts", s->mounts ? mounts_status(s->mounts) : json_array(),
+			       "ports", s->ports ? ports_status(s->ports) : json_array()));
 }
 
 const struct op_kind op_status = {.name = "status", .immediate = true, .start = status};

@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 static const struct op_kind *const kinds[] = {&op_start, &op_status, &op_attach, &op_run,
-	&op_checkpoint, &op_checkpoint_rm, &op_rewind, &op_stop, &op_destroy};
+	&op_checkpoint, &op_checkpoint_rm, &op_rewind, &op_stop, &op_destroy, &op_mount_add,
+	&op_mount_rm, &op_port_add, &op_port_rm};
 
 static const struct op_kind *find_kind(const char *name)
 {

@@ -74,6 +74,11 @@ void op_stop_by_signal(struct supervisor *s);
 void op_run_frame(struct supervisor *s, const struct frame *f);
 void op_run_end_all(struct supervisor *s, const struct err *why);
 
+/* At a start: listens on all published ports; those with port 0 get theirs for good. created: the
+ * sandbox is just being made (hints). */
+int op_port_listen_all(struct supervisor *s, bool created, struct err *e) must_check;
+
+extern const struct op_kind op_mount_add, op_mount_rm, op_port_add, op_port_rm;
 extern const struct op_kind op_start, op_status, op_attach, op_run, op_checkpoint, op_checkpoint_rm,
 	op_rewind, op_stop, op_destroy;
 

@@ -105,7 +105,7 @@ static void on_conn_closed(void *ctx, struct port_conn *c)
 	watch_listeners(p);
 }
 
-/* 1: a client was let in, 0: none waits. */
+/* 1: a client was let in; <0: none. */
 static int accept_one(struct listener *l)
 {
 	static const struct port_conn_events events = {on_send, on_conn_closed};
@@ -113,13 +113,11 @@ static int accept_one(struct listener *l)
 	struct port_conn *c;
 	int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-	if (fd < 0) {
-		if (errno != EAGAIN && errno != ECONNABORTED && errno != EINTR)
-			log_warn("a published port lets nobody in: %s", strerror(errno));
-		return 0;
-	}
-	if (port_conn_new(p->loop, fd, p->next_stream, l->port.guest_port, &events, p, &c) < 0)
-		return 0;
+	if (fd < 0)
+		return -errno;
+	int r = port_conn_new(p->loop, fd, p->next_stream, l->port.guest_port, &events, p, &c);
+	if (r < 0)
+		return r;
 	p->next_stream++;
 	c->listener = l->number;
 	c->next = p->conns;
@@ -134,12 +132,19 @@ static void on_listener(uv_poll_t *handle, int status, int events)
 {
 	struct listener *l = handle->data;
 
+	int r = 1;
+
 	(void)status;
 	(void)events;
-	for (int i = 0; i < STEP_ACCEPTS && l->p->conns_len < PORTS_CONNECTIONS_MAX; i++)
-		if (accept_one(l) == 0)
-			break;
+	for (int i = 0; i < STEP_ACCEPTS && r > 0 && l->p->conns_len < PORTS_CONNECTIONS_MAX; i++)
+		r = accept_one(l);
 	watch_listeners(l->p);
+	if (r >= 0 || r == -EAGAIN || r == -ECONNABORTED || r == -EINTR)
+		return;
+	/* No descriptor is free: again when a connection has ended. */
+	log_warn("a published port lets nobody in for now: %s", strerror(-r));
+	if (l->p->conns_len > 0)
+		(void)uv_poll_stop(handle);
 }
 
 static void watch_listeners(struct ports *p)
