@@ -67,10 +67,10 @@ int queue_data(struct queue *q, uint16_t type, uint32_t stream, uint32_t epoch, 
 	size_t len)
 {
 	struct frame f;
-	unsigned char *last = q->bytes.data + q->bytes.len - q->last;
 
 	if (q->last == 0 || q->last > queue_left(q) || q->last + len > GROW_MAX ||
-		frame_parse(last, q->last, &f) <= 0 || f.type != type || f.stream != stream)
+		frame_parse(q->bytes.data + q->bytes.len - q->last, q->last, &f) <= 0 ||
+		f.type != type || f.stream != stream)
 		return queue_frame(q, type, stream, epoch, payload, len);
 	size_t whole = q->last;
 	int r = queue_bytes(q, payload, len);

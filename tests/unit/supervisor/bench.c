@@ -51,7 +51,7 @@ int machine_attach(struct machine *m, const char *digest,
 {
 	(void)m;
 	(void)e;
-	if (strcmp(digest, BENCH_IMAGE + strlen("sha256:")) != 0)
+	if (strcmp(digest, &BENCH_IMAGE[strlen("sha256:")]) != 0)
 		test_bail("another image");
 	attach_done = done;
 	attach_ctx = ctx;
