@@ -6,6 +6,7 @@
 #include "../base/clock.h"
 #include "../base/fd.h"
 #include "../base/hash.h"
+#include "../base/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -162,6 +163,7 @@ static int protocol_error(struct err *e, const char *what)
 
 static int handle_reply(struct channel *ch, const struct frame *f, struct err *e)
 {
+	char text[AGENT_TEXT_MAX];
 	struct agent_reply reply;
 	struct cursor c;
 
@@ -173,6 +175,8 @@ static int handle_reply(struct channel *ch, const struct frame *f, struct err *e
 		if (q.number != f->stream || q.number == 0)
 			continue;
 		ch->requests[i].number = 0;
+		text_escape(reply.text, text, sizeof(text));
+		memcpy(reply.text, text, sizeof(text));
 		q.reply(q.ctx, &reply);
 		return 0;
 	}

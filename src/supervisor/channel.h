@@ -49,7 +49,8 @@ void channel_send(
 	struct channel *ch, uint16_t type, uint32_t stream, const void *payload, size_t len);
 /* A number for a new session or request, never reused in this epoch. */
 uint32_t channel_number(struct channel *ch);
-/* Sends a request; reply is called once: with the agent's answer, or with NULL when the channel
+/* Sends a request; reply is called once: with the agent's answer, its
+ * text escaped, or with NULL when the channel
  * breaks or is freed. */
 int channel_request(struct channel *ch, uint16_t type, const struct buf *payload,
 	void (*reply)(void *ctx, const struct agent_reply *reply), void *ctx,

@@ -9,6 +9,7 @@
 #include "../base/file.h"
 #include "../base/install.h"
 #include "../base/log.h"
+#include "../proto/agent-session.h"
 #include "../base/space.h"
 #include "../base/strv.h"
 
@@ -99,10 +100,12 @@ void supervisor_set_machine(
 	struct machine *former = s->machine;
 
 	/* Their frames would go to the new machine's channel: they end first. */
-	op_run_end_all(s, why);
+	op_fail_of_machine(s, why);
 	mounts_free(s->mounts);
 	s->mounts = mounts;
 	s->machine = m;
+	s->ends_left = AGENT_CONTAINERS_MAX;
+	s->ends_told = false;
 	s->disk_full = false;
 	supervisor_open_ports(s);
 	machine_free(former);
@@ -192,7 +195,7 @@ static void on_session_frame(void *ctx, struct machine *m, const struct frame *f
 	struct supervisor *s = ctx;
 
 	if (m == s->machine)
-		op_run_frame(s, f);
+		op_session_frame(s, f);
 }
 
 static int on_net_frame(void *ctx, struct machine *m, const struct frame *f, struct err *e)

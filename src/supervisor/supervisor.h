@@ -17,7 +17,9 @@
 #include "../store/spec.h"
 
 struct op;
-struct run;
+struct session;
+
+#define SESSION_BUCKETS 256
 
 enum supervisor_state {
 	SUPERVISOR_STARTING, /* no machine yet */
@@ -49,8 +51,10 @@ struct supervisor {
 	int64_t disk_notice_ms;	 /* when that was last told */
 	bool stopping;		 /* the guest was asked to power down and nobody waits for it */
 	uv_timer_t disk_timer;
-	struct op *ops;	  /* waiting and active, oldest first: op.c */
-	struct run *runs; /* op-run.c */
+	struct op *ops;				   /* waiting and active, oldest first: op.c */
+	struct session *sessions[SESSION_BUCKETS]; /* open ones by their stream: session.c */
+	unsigned ends_left; /* ends of containers that the guest may still report */
+	bool ends_told;	    /* that it reports what it may not */
 };
 
 /* What a machine of this supervisor reports goes here: supervisor.c routes it. */
