@@ -35,8 +35,17 @@ int agent_init(struct agent *a, int uevent_fd, struct err *e)
 		.mux = &a->mux,
 		.cgroups = &a->cgroups,
 		.disk = &a->disk,
-		.keeper = &a->keeper};
+		.keeper = &a->keeper,
+		.mounts = &a->mounts};
 	runs_init(&a->runs);
+	relay_init(&a->relay);
+	net_init(&a->net, &a->loop);
+	a->mounts = (struct fs_mounts){.relay = &a->relay,
+		.mux = &a->mux,
+		.disk = &a->disk,
+		.keeper = &a->keeper,
+		.containers = runs_running,
+		.containers_ctx = &a->runs};
 	keeper_init(&a->keeper, &a->loop);
 	if ((r = loop_init(&a->loop, e)) < 0 ||
 		(r = loop_watch(&a->loop, &a->uevents, uevent_fd, WATCH_READ, e)) < 0)
@@ -50,7 +59,8 @@ int agent_init(struct agent *a, int uevent_fd, struct err *e)
 		return err_errno(e, errno, "signalfd");
 	if ((r = loop_watch(&a->loop, &a->signals, fd, WATCH_READ, e)) < 0 ||
 		(r = cgroup_boot(&a->cgroups, e)) < 0 ||
-		(r = quiesce_init(&a->quiesce, &a->cgroups, &a->loop, e)) < 0)
+		(r = quiesce_init(&a->quiesce, &a->cgroups, &a->relay, &a->loop, e)) < 0 ||
+		(r = fs_mounts_init(&a->mounts, e)) < 0)
 		return r;
 	return 0;
 }
@@ -83,6 +93,18 @@ int agent_open_ports(struct agent *a, struct err *e)
 	if (fd < 0)
 		return fd;
 	r = loop_watch(&a->loop, &a->mux.port, fd, WATCH_READ | WATCH_WRITE, e);
+	if (r < 0)
+		return r;
+	fd = port_open(AGENT_PORT_NET, a->uevents.fd, deadline, e);
+	if (fd < 0)
+		return fd;
+	r = net_open(&a->net, fd, e);
+	if (r < 0)
+		return r;
+	fd = port_open(AGENT_PORT_FS, a->uevents.fd, deadline, e);
+	if (fd < 0)
+		return fd;
+	r = relay_start(&a->relay, &a->loop, fd, e);
 	if (r < 0)
 		return r;
 	send_hello(a);
@@ -162,6 +184,37 @@ static void on_run(struct agent *a, const struct frame *f)
 	agent_run_release(&m);
 }
 
+static void on_mount(struct agent *a, const struct frame *f)
+{
+	struct agent_mount m;
+	struct cursor c;
+
+	cursor_init(&c, f->payload, f->len);
+	if (agent_mount_decode(&c, &m) < 0)
+		return reply(a, f->stream, -EPROTO, "malformed MOUNT");
+	if (a->stop.state != STOP_NONE)
+		reply(a, f->stream, -ESHUTDOWN, "the sandbox is shutting down");
+	else if (!a->configured)
+		reply(a, f->stream, -ENXIO, "the sandbox is not configured yet");
+	else
+		fs_mounts_add(&a->mounts, f->stream, &m);
+	agent_mount_release(&m);
+}
+
+static void on_unmount(struct agent *a, const struct frame *f)
+{
+	struct cursor c;
+
+	cursor_init(&c, f->payload, f->len);
+	uint32_t id = cursor_u32(&c);
+	if (!cursor_done(&c))
+		reply(a, f->stream, -EPROTO, "malformed UNMOUNT");
+	else if (!a->configured || a->stop.state != STOP_NONE)
+		reply(a, f->stream, -ENXIO, "the sandbox is not configured or shutting down");
+	else
+		fs_mounts_remove(&a->mounts, f->stream, id);
+}
+
 static void on_quiesce(struct agent *a, const struct frame *f)
 {
 	struct cursor c;
@@ -188,6 +241,10 @@ static void on_frame(struct agent *a, const struct frame *f)
 		return on_attach(a, f);
 	case AGENT_RUN:
 		return on_run(a, f);
+	case AGENT_MOUNT:
+		return on_mount(a, f);
+	case AGENT_UNMOUNT:
+		return on_unmount(a, f);
 	case AGENT_QUIESCE:
 		return on_quiesce(a, f);
 	case AGENT_SHUTDOWN:
@@ -235,10 +292,14 @@ static void on_resume(struct agent *a, const struct agent_resume *m)
 	if (new_epoch) {
 		mux_new_epoch(&a->mux, m->epoch, m->nonce);
 		mux_send(&a->mux, AGENT_RESUMED, 0, NULL, 0);
+		net_new_epoch(&a->net, m->epoch, m->nonce);
+		relay_new_epoch(&a->relay, m->epoch, m->nonce);
+		fs_mounts_new_epoch(&a->mounts);
 		image_forget_requests(&a->images);
 		runs_orphan_all(&a->runs);
 	}
-	quiesce_resume(&a->quiesce, m->quiesce, new_epoch);
+	if (quiesce_resume(&a->quiesce, m->quiesce, new_epoch) && !new_epoch)
+		relay_resume(&a->relay);
 }
 
 static int step_resume(struct agent *a)
@@ -265,7 +326,10 @@ static void step_children(struct agent *a)
 		;
 	a->signals.readable = false;
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-		if (!keeper_reaped(&a->keeper, pid))
+		if (relay_reaped(&a->relay, &a->loop, pid))
+			fs_mounts_relay_lost(&a->mounts);
+		else if (!keeper_reaped(&a->keeper, pid) &&
+			 !fs_mounts_reaped(&a->mounts, pid, status))
 			(void)runs_reaped(&a->runs, pid, status);
 }
 
@@ -295,6 +359,18 @@ static void step_keeper(struct agent *a)
 	keeper_step(&a->keeper);
 }
 
+static void step_relay(struct agent *a)
+{
+	struct relay_message m;
+
+	while (relay_next(&a->relay, &m) > 0) {
+		if (m.op == RELAY_STILL)
+			quiesce_relay_still(&a->quiesce, m.id);
+		else
+			fs_mounts_relay(&a->mounts, &m);
+	}
+}
+
 static int64_t earlier(int64_t a, int64_t b)
 {
 	return a < 0 || (b >= 0 && b < a) ? b : a;
@@ -304,9 +380,11 @@ static int timeout_ms(const struct agent *a)
 {
 	if (a->quiesce.state == QUIESCE_STILL)
 		return -1;
-	if (a->quiesce.state == QUIESCE_FREEZING)
+	if (a->quiesce.state == QUIESCE_FREEZING || a->quiesce.state == QUIESCE_RELAY)
 		return clock_left_ms(a->quiesce.deadline_ms);
 	int64_t first = earlier(image_deadline_ms(&a->images), runs_deadline_ms(&a->runs));
+	first = earlier(
+		first, earlier(net_deadline_ms(&a->net), fs_mounts_deadline_ms(&a->mounts)));
 	return clock_left_ms(earlier(first, stop_deadline_ms(&a->stop)));
 }
 
@@ -316,6 +394,7 @@ static int flush(struct agent *a)
 	bool had_room = mux_has_room(&a->mux);
 
 	(void)mux_flush(&a->mux);
+	(void)mux_flush(&a->net.mux);
 	return !had_room && mux_has_room(&a->mux);
 }
 
@@ -327,11 +406,13 @@ static int step_work(struct agent *a)
 	step_images(a);
 	step_children(a);
 	busy |= runs_step(&a->runs);
+	busy |= fs_mounts_step(&a->mounts);
 	busy |= flush(a);
 	runs_clean(&a->runs);
 	step_keeper(a);
 	busy |= dns_step(&a->dns);
-	stop_step(&a->stop, &a->runs, &a->disk, &a->keeper, &a->mux);
+	busy |= net_step(&a->net);
+	stop_step(&a->stop, &a->runs, &a->mounts, &a->disk, &a->keeper, &a->mux);
 	return busy;
 }
 
@@ -341,10 +422,11 @@ void agent_serve(struct agent *a)
 		int busy = step_resume(a);
 
 		busy |= step_input(a);
+		step_relay(a);
 		if (quiesce_is_running(&a->quiesce))
 			busy |= step_work(a);
 		busy |= flush(a);
-		busy |= quiesce_step(&a->quiesce, &a->mux);
+		busy |= quiesce_step(&a->quiesce, &a->mux, &a->net.mux);
 		loop_wait(&a->loop, busy ? 0 : timeout_ms(a));
 	}
 }

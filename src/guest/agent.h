@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The agent after boot: one loop over the two ports, the runs, and what waits for the kernel. A
+ * The agent after boot: one loop over its ports, the runs, and what waits for the kernel. A
  * round does a bounded step of each and never blocks on a guest process.
  */
 #ifndef KOSA8_GUEST_AGENT_H
@@ -9,10 +9,13 @@
 #include "cgroup.h"
 #include "disk.h"
 #include "dns.h"
+#include "fs-mounts.h"
 #include "image.h"
 #include "loop.h"
 #include "mux.h"
+#include "net.h"
 #include "quiesce.h"
+#include "relay.h"
 #include "resume.h"
 #include "run.h"
 #include "stop.h"
@@ -20,7 +23,8 @@
 /* Which frames are obeyed when; what comes too early or too late is refused with a clear text.
  *
  *   before CONFIGURE   CONFIGURE PING QUIESCE SHUTDOWN; ATTACH_IMAGE (needs no disk)
- *   after              CONFIGURE (names only) ATTACH_IMAGE RUN PING QUIESCE SHUTDOWN, run frames
+ *   after              CONFIGURE (names only) ATTACH_IMAGE RUN PING QUIESCE SHUTDOWN, run frames,
+ *                      MOUNT UNMOUNT
  *   after SHUTDOWN     PING QUIESCE, run frames
  *   standing still     none: frames wait in the port for the RESUME record
  */
@@ -37,6 +41,9 @@ struct agent {
 	struct keeper keeper;
 	struct runs runs;
 	struct dns dns;
+	struct net net;
+	struct relay relay;
+	struct fs_mounts mounts;
 	struct stop stop;
 };
 

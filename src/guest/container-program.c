@@ -102,8 +102,10 @@ struct program *program_prepare(const struct container *c, struct err *e)
 	p.path = strv_env_get(p.env, "PATH");
 	if (!p.path)
 		p.path = DEFAULT_PATH;
-	if (user_lookup(c->run->user, &p.user, e) < 0 || enter_folder(c->run->cwd, e) < 0 ||
-		set_limits(e) < 0)
+	if (user_lookup(c->run->user, &p.user, e) < 0)
+		return NULL;
+	fs_view_tell_owner(c->mounts, p.user.uid, p.user.gid);
+	if (enter_folder(c->run->cwd, e) < 0 || set_limits(e) < 0)
 		return NULL;
 	if (!strv_env_get(p.env, "HOME") && strv_addf(&c->run->env, "HOME=%s", p.user.home) < 0) {
 		(void)err_errno(e, ENOMEM, "environment");

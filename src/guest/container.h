@@ -10,7 +10,8 @@
  *   container-root.c     overlay of image and the run's folder; becomes the root (pivot_root).
  *                        The files of /etc that docker makes are written into the folder first.
  *                        Afterwards every path is the container's own.
- *   container-mounts.c   /proc /sys /dev, masked and read-only paths, /workspace
+ *   container-mounts.c   /proc /sys /dev, masked and read-only paths, /workspace, the
+ *                        host's folders
  *   container-program.c  user, folder, limits, capabilities, exec of the program as process 2
  *
  * When the program ends, init kills and reaps all that is left in its pid namespace, reports, ends.
@@ -18,7 +19,7 @@
 #ifndef KOSA8_GUEST_CONTAINER_H
 #define KOSA8_GUEST_CONTAINER_H
 
-#include "../proto/agent.h"
+#include "fs-view.h"
 
 #include <sys/types.h>
 
@@ -27,7 +28,8 @@ struct container {
 	const char *image_dir; /* the mounted image */
 	const char *disk_dir;  /* with upper and work, as the keeper makes it */
 	const char *hostname;
-	const char *machine_id; /* 32 hex digits */
+	const char *machine_id;		/* 32 hex digits */
+	const struct fs_mounts *mounts; /* NULL: none */
 	int cgroup_fd;
 	int stdio[3];  /* the program's 0 to 2 */
 	int report_fd; /* where init writes struct container_report */

@@ -198,6 +198,12 @@ void keeper_remove(struct keeper *k, const char *name)
 	ask_for_spares(k);
 }
 
+void keeper_empty_trash(struct keeper *k)
+{
+	/* A folder that is not there: what follows is that the trash is emptied. */
+	tell(k, KEEPER_REMOVE, "-");
+}
+
 bool keeper_reaped(struct keeper *k, pid_t pid)
 {
 	if (pid != k->pid || pid == 0)

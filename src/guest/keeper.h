@@ -51,6 +51,8 @@ void keeper_step(struct keeper *k);
 int keeper_take(
 	struct keeper *k, int runs_fd, char ret[static KEEPER_NAME_SIZE], struct err *e) must_check;
 void keeper_remove(struct keeper *k, const char *name);
+/* Something was put into the trash. */
+void keeper_empty_trash(struct keeper *k);
 /* What the keeper makes: dirfd/NAME with upper and work. */
 int keeper_make_folder(int dirfd, const char *name) must_check;
 /* True when this was the keeper's pid; it has to be started again. */

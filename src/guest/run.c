@@ -90,9 +90,11 @@ static int start(struct runs *rs, struct run *r, struct agent_run *m, struct err
 			.disk_dir = disk_dir,
 			.hostname = *m->hostname ? m->hostname : rs->hostname,
 			.machine_id = rs->machine_id,
+			.mounts = rs->mounts,
 			.cgroup_fd = r->cgroup_fd,
 			.stdio = {child[0], child[1], child[2]},
 			.report_fd = report[1]};
+		r->mounts_serial = rs->mounts->serial;
 		n = container_start(&c, e);
 		r->init = n < 0 ? 0 : n;
 	}
@@ -419,6 +421,25 @@ void runs_orphan_all(struct runs *rs)
 		r->in.eof = true;
 		buf_reset(&r->in.data);
 	}
+}
+
+size_t runs_running(void *ctx, uint32_t serial, pid_t *ret, size_t max, bool *ret_starting)
+{
+	const struct runs *rs = ctx;
+	size_t n = 0;
+
+	*ret_starting = false;
+	for (size_t i = 0; i < RUNS_MAX; i++) {
+		const struct run *r = &rs->run[i];
+
+		if (r->init <= 0 || r->mounts_serial >= serial)
+			continue;
+		if (r->state == RUN_STARTING)
+			*ret_starting = true;
+		else if (r->state == RUN_RUNNING && n < max)
+			ret[n++] = r->init;
+	}
+	return n;
 }
 
 void runs_signal_all(struct runs *rs, int signal)

@@ -22,6 +22,7 @@
 #include "../base/frame.h"
 #include "cgroup.h"
 #include "disk.h"
+#include "fs-mounts.h"
 #include "keeper.h"
 #include "loop.h"
 #include "mux.h"
@@ -58,6 +59,7 @@ struct run {
 	char id[RUN_ID_SIZE];
 	char folder[KEEPER_NAME_SIZE]; /* below /disk/runs; "": none */
 	pid_t init;
+	uint32_t mounts_serial;	  /* of the mounts when it was started */
 	int program_pidfd;	  /* its number in init; -1: not started */
 	uint64_t pending_signals; /* came while STARTING: bit N - 1 */
 	int cgroup_fd;
@@ -79,6 +81,7 @@ struct runs {
 	struct cgroups *cgroups;
 	struct disk *disk;
 	struct keeper *keeper;
+	struct fs_mounts *mounts;
 	char hostname[64];   /* for runs that name none */
 	char machine_id[33]; /* hex */
 };
@@ -96,6 +99,8 @@ int runs_step(struct runs *rs);
 void runs_clean(struct runs *rs);
 int64_t runs_deadline_ms(const struct runs *rs);
 void runs_orphan_all(struct runs *rs);
+/* For the mounts (fs-mounts.h); ctx is struct runs. */
+fs_containers runs_running;
 /* For SHUTDOWN. */
 void runs_signal_all(struct runs *rs, int signal);
 void runs_kill_all(struct runs *rs);

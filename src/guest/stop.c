@@ -33,8 +33,8 @@ static void close_disk(struct stop *s, struct disk *disk, struct keeper *keeper,
 	s->deadline_ms = clock_mono_ms() + STOP_KILL_MS;
 }
 
-void stop_step(struct stop *s, struct runs *runs, struct disk *disk, struct keeper *keeper,
-	struct mux *mux)
+void stop_step(struct stop *s, struct runs *runs, struct fs_mounts *mounts, struct disk *disk,
+	struct keeper *keeper, struct mux *mux)
 {
 	bool late = s->state != STOP_NONE && clock_left_ms(s->deadline_ms) == 0;
 
@@ -44,8 +44,15 @@ void stop_step(struct stop *s, struct runs *runs, struct disk *disk, struct keep
 		s->deadline_ms = clock_mono_ms() + STOP_KILL_MS;
 		late = false;
 	}
-	if (s->state == STOP_KILL && (late || !runs_any(runs)))
-		close_disk(s, disk, keeper, mux);
+	if (s->state == STOP_KILL && (late || !runs_any(runs))) {
+		s->state = STOP_MOUNTS;
+		s->deadline_ms = -1;
+	}
+	if (s->state == STOP_MOUNTS) {
+		fs_mounts_close(mounts);
+		if (!fs_mounts_any(mounts))
+			close_disk(s, disk, keeper, mux);
+	}
 	if (s->state != STOP_REPLIED)
 		return;
 	(void)mux_flush(mux);

@@ -76,17 +76,20 @@ class Guest:
     Everything it starts ends with close()."""
 
     def __init__(self, assets, disk, images=(), memory=512, cpus=2, log=None, ram=None,
-                 state=None):
+                 state=None, cpu='max'):
         mux, mux_qemu = socket.socketpair()
         res, res_qemu = socket.socketpair()
         qmp, qmp_qemu = socket.socketpair()
+        net, net_qemu = socket.socketpair()
+        fs, fs_qemu = socket.socketpair()
         self.mux, self.resume_sock, self.qmp_sock = mux, res, qmp
+        self.net_sock, self.fs_sock = net, fs
         self.epoch = self.number = self.quiesce_number = 0
         self.runs, self.replies, self.events, self.frames = {}, {}, [], []
         self.inbuf = b''
         argv = ['qemu-system-x86_64', '-M', 'q35,i8042=off,suppress-vmdesc=on',
                 '-bios', '/usr/share/qemu/qboot.rom', '-accel', 'tcg,thread=multi,tb-size=128',
-                '-cpu', 'max', '-m', str(memory), '-smp', str(cpus), '-nodefaults',
+                '-cpu', cpu, '-m', str(memory), '-smp', str(cpus), '-nodefaults',
                 '-no-user-config', '-nographic', '-no-reboot',
                 '-chardev', f'socket,id=qmp,fd={qmp_qemu.fileno()}', '-mon', 'qmp,mode=control',
                 '-device', 'virtio-serial-pci',
@@ -94,6 +97,10 @@ class Guest:
                 '-device', 'virtserialport,chardev=mux,name=kosa8.mux',
                 '-chardev', f'socket,id=res,fd={res_qemu.fileno()}',
                 '-device', 'virtserialport,chardev=res,name=kosa8.resume',
+                '-chardev', f'socket,id=net,fd={net_qemu.fileno()}',
+                '-device', 'virtserialport,chardev=net,name=kosa8.net',
+                '-chardev', f'socket,id=fs,fd={fs_qemu.fileno()}',
+                '-device', 'virtserialport,chardev=fs,name=kosa8.fs',
                 '-device', 'virtio-scsi-pci,id=scsi0', '-device', 'virtio-rng-pci',
                 '-blockdev', f'driver=qcow2,node-name=d0,discard=unmap,file.driver=file,file.filename={disk}',
                 '-device', 'virtio-blk-pci,drive=d0',
@@ -113,10 +120,11 @@ class Guest:
                      f'share={"off" if state else "on"}']
         if state:
             argv += ['-incoming', 'defer']
-        fds = [s.fileno() for s in (mux_qemu, res_qemu, qmp_qemu)]
+        theirs = (mux_qemu, res_qemu, qmp_qemu, net_qemu, fs_qemu)
+        fds = [s.fileno() for s in theirs]
         self.started_at = time.monotonic()
         self.process = subprocess.Popen(argv, pass_fds=fds, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
-        for s in (mux_qemu, res_qemu, qmp_qemu):
+        for s in theirs:
             s.close()
         self.qmp_file = self.qmp_sock.makefile('rw')
         json.loads(self.qmp_file.readline())
@@ -137,7 +145,7 @@ class Guest:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        for s in (self.mux, self.resume_sock, self.qmp_sock):
+        for s in (self.mux, self.resume_sock, self.qmp_sock, self.net_sock, self.fs_sock):
             s.close()
 
     def qmp(self, command, **arguments):
@@ -278,7 +286,7 @@ class Guest:
         if new_epoch:
             self.epoch += 1
         nonce = nonce or os.urandom(32)
-        record = struct.pack('<IIIIQ', 0x6b386570, 1, self.epoch,
+        record = struct.pack('<IIIIQ', 0x6b386570, 2, self.epoch,
                              self.quiesce_number if quiesce is None else quiesce,
                              wall_ns if wall_ns is not None else time.time_ns())
         record += nonce + os.urandom(48)
@@ -309,7 +317,9 @@ class Guest:
         run = self.runs[number] = Run(number, grant)
         payload = struct.pack('<IQQQI', 1 if stdin else 0, timeout_ms,
                               time.time_ns() if wall_ns is None else wall_ns, memory, pids)
-        payload += text(run_id or f'r{number:011d}') + text(image) + text(hostname) + text(user)
+        payload += struct.pack('<IHH', 0, 0, 0)
+        payload += text(run_id or f'r{number:011d}') + text('') + text(image) + text('')
+        payload += text(hostname) + text(user)
         payload += text(cwd) + vector(argv) + vector(env)
         run.sent_at = time.monotonic()
         self.send(RUN, number, payload)
