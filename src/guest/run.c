@@ -82,10 +82,15 @@ static int start(struct runs *rs, struct run *r, struct agent_run *m, struct err
 	(void)snprintf(image_dir, sizeof(image_dir), PATH_IMAGES "/%s", m->image);
 	(void)snprintf(disk_dir, sizeof(disk_dir), PATH_DISK "/runs/%s", r->folder);
 	n = run_streams_open(rs, r, m->flags & AGENT_STDIN_OPEN, child, e);
-	if (n >= 0 && pipe2(report, O_CLOEXEC | O_NONBLOCK) < 0)
-		n = err_errno(e, errno, "pipe");
+	if (n >= 0)
+		n = container_report_pair(report, e);
 	if (n >= 0) {
-		struct container c = {.run = m,
+		struct container c = {.program = {.user = m->user,
+					      .cwd = m->cwd,
+					      .argv = m->argv,
+					      .env = m->env,
+					      .terminal = m->flags & AGENT_TTY,
+					      .size = m->size},
 			.image_dir = image_dir,
 			.disk_dir = disk_dir,
 			.hostname = *m->hostname ? m->hostname : rs->hostname,
@@ -163,16 +168,11 @@ static void force(struct run *r, enum agent_end how)
 		log_warn("kill run %s: %s", r->id, strerror(-n));
 }
 
-/* To the program itself, by a descriptor that init holds: it can be no other process. */
+/* By a descriptor: it can be no other process. */
 static void signal_program(const struct run *r, int signal)
 {
-	if (r->state != RUN_RUNNING || r->init <= 0)
-		return;
-	cleanup_fd int init = (int)syscall(SYS_pidfd_open, r->init, 0);
-	cleanup_fd int program =
-		init < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, init, r->program_pidfd, 0);
-	if (program >= 0)
-		(void)syscall(SYS_pidfd_send_signal, program, signal, NULL, 0);
+	if (r->state == RUN_RUNNING)
+		(void)syscall(SYS_pidfd_send_signal, r->program_pidfd, signal, NULL, 0);
 }
 
 static void on_signal(struct run *r, int signal)
@@ -226,8 +226,6 @@ void runs_frame(struct runs *rs, const struct frame *f)
 
 static void on_failed(struct runs *rs, struct run *r, struct agent_reply *reply)
 {
-	/* Written by init, which is ours; the text is closed all the same. */
-	reply->text[AGENT_TEXT_MAX - 1] = '\0';
 	if (!r->orphan)
 		mux_reply(rs->mux, AGENT_RUN_FAILED, r->stream, reply);
 	r->state = RUN_FAILED;
@@ -241,7 +239,8 @@ static void begin_drain(struct run *r)
 	run_streams_drain(r);
 }
 
-static void on_report(struct runs *rs, struct run *r, struct container_report *m)
+static void on_report(
+	struct runs *rs, struct run *r, struct container_report *m, struct container_started *fds)
 {
 	switch ((enum container_event)m->event) {
 	case CONTAINER_FAILED:
@@ -252,7 +251,7 @@ static void on_report(struct runs *rs, struct run *r, struct container_report *m
 		if (r->state != RUN_STARTING)
 			return;
 		r->state = RUN_RUNNING;
-		r->program_pidfd = m->value;
+		r->program_pidfd = fd_take(&fds->program);
 		if (!r->orphan)
 			mux_send(rs->mux, AGENT_RUN_STARTED, r->stream, NULL, 0);
 		deliver_pending(r);
@@ -270,17 +269,18 @@ static void on_report(struct runs *rs, struct run *r, struct container_report *m
 static int step_report(struct runs *rs, struct run *r)
 {
 	struct container_report m;
+	struct container_started fds;
 
 	if (!r->report.readable)
 		return 0;
-	ssize_t n = read(r->report.fd, &m, sizeof(m));
-	if (n == (ssize_t)sizeof(m)) {
-		on_report(rs, r, &m);
-		return 1;
-	}
-	if (n >= 0 || errno != EINTR)
+	int n = container_report_receive(r->report.fd, &m, &fds);
+	if (n > 0)
+		on_report(rs, r, &m, &fds);
+	else
 		r->report.readable = false;
-	return 0;
+	(void)fd_close(fds.program);
+	(void)fd_close(fds.terminal);
+	return n > 0;
 }
 
 /* init ended without having reported what became of the program: somebody killed it. */
@@ -378,6 +378,7 @@ static void clean(struct runs *rs, struct run *r)
 
 	run_streams_close(rs, r);
 	loop_unwatch(rs->loop, &r->report);
+	r->program_pidfd = fd_close(r->program_pidfd);
 	r->cgroup_fd = fd_close(r->cgroup_fd);
 	n = cgroup_remove(rs->cgroups, r->id);
 	if (n < 0)

@@ -58,7 +58,7 @@ struct run {
 	char id[RUN_ID_SIZE];
 	char folder[KEEPER_NAME_SIZE]; /* below /disk/runs; "": none */
 	pid_t init;
-	int program_pidfd;	  /* its number in init; -1: not started */
+	int program_pidfd;	  /* -1: not started */
 	uint64_t pending_signals; /* came while STARTING: bit N - 1 */
 	int cgroup_fd;
 	struct watch report;
