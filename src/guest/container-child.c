@@ -8,7 +8,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -16,32 +18,41 @@
 /* Above all that are taken, so that no copy is overwritten before it was moved. */
 #define FDS_ASIDE 10
 
-/* The agent itself is not to be killed for lack of memory (boot.h) and its children inherit that;
- * these are only the last to be killed: if nothing else can give memory back, they have to. */
-static int be_last_to_kill(void)
+int container_set_oom_score(const char *score)
 {
 	cleanup_fd int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 
-	return fd < 0 ? -errno : fd_write_all(fd, "-999", 4);
+	return fd < 0 ? -errno : fd_write_all(fd, score, strlen(score));
 }
 
-int container_take_descriptors(const int stdio[static 3], bool terminal, int report_fd, int extra)
+int container_take_descriptors(const int stdio[static 3], int report_fd, int extra)
 {
 	int from[FDS_MAX] = {stdio[0], stdio[1], stdio[2], report_fd, extra};
 	int last = extra < 0 ? CONTAINER_REPORT_FD : CONTAINER_EXTRA_FD;
 
 	/* Out of the way first: one of them may be among the numbers that are to be taken. */
-	for (int i = terminal ? CONTAINER_REPORT_FD : 0; i <= last; i++) {
+	for (int i = 0; i <= last; i++) {
+		if (from[i] < 0)
+			continue;
 		from[i] = fcntl(from[i], F_DUPFD_CLOEXEC, FDS_ASIDE);
 		if (from[i] < 0)
 			return -errno;
 	}
-	for (int i = terminal ? CONTAINER_REPORT_FD : 0; i <= last; i++)
-		if (dup3(from[i], i, i >= CONTAINER_REPORT_FD ? O_CLOEXEC : 0) < 0)
+	for (int i = 0; i <= last; i++)
+		if (from[i] >= 0 && dup3(from[i], i, i >= CONTAINER_REPORT_FD ? O_CLOEXEC : 0) < 0)
 			return -errno;
-	if (close_range((unsigned)last + 1, ~0u, 0) < 0)
-		return -errno;
-	return be_last_to_kill();
+	return close_range((unsigned)last + 1, ~0u, 0) < 0 ? -errno : 0;
+}
+
+int container_begin_child(const char *name, const struct program_spec *s, const int stdio[static 3],
+	int report_fd, int extra)
+{
+	static const int none[3] = {-1, -1, -1};
+
+	(void)prctl(PR_SET_DUMPABLE, 0);
+	(void)prctl(PR_SET_NAME, name);
+	int r = container_take_descriptors(s->terminal ? none : stdio, report_fd, extra);
+	return r < 0 ? r : container_set_oom_score(CONTAINER_OOM_LAST);
 }
 
 static _Noreturn void fail(const struct err *e)

@@ -7,7 +7,6 @@
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,9 +18,7 @@ static int join(const struct container_exec *x, int init, struct err *e)
 {
 	int r;
 
-	(void)prctl(PR_SET_DUMPABLE, 0);
-	(void)prctl(PR_SET_NAME, "exec");
-	r = container_take_descriptors(x->stdio, x->program.terminal, x->report_fd, init);
+	r = container_begin_child("exec", &x->program, x->stdio, x->report_fd, init);
 	if (r < 0)
 		return err_errno(e, -r, "first process of the exec");
 	/* Also makes the container's root this process's root and working directory. */

@@ -10,7 +10,6 @@
  */
 #include "container.h"
 
-#include "../base/fd.h"
 #include "../base/strv.h"
 #include "terminal.h"
 #include "user.h"
@@ -131,15 +130,6 @@ uid_t program_uid(const struct program *p)
 	return p->user.uid;
 }
 
-/* When memory is short, it goes before init and an exec's parent (container.h). With the right to
- * do so still held, this is also the lowest value that the program can choose. */
-static int allow_oom_kill(void)
-{
-	cleanup_fd int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-
-	return fd < 0 ? -errno : fd_write_all(fd, "0", 1);
-}
-
 static int drop_privileges(const struct user *u)
 {
 	for (int cap = 0; cap <= CAP_LAST_CAP; cap++)
@@ -236,8 +226,9 @@ static int become_program(const struct program *p, int terminal, const char **re
 {
 	int r;
 
+	/* Set while it has the right to: then it is also the lowest that it can choose itself. */
 	*ret_step = "oom_score_adj of the program";
-	if ((r = allow_oom_kill()) < 0)
+	if ((r = container_set_oom_score("0")) < 0)
 		return r;
 	*ret_step = "terminal";
 	if (terminal >= 0 && (r = terminal_take(terminal)) < 0)

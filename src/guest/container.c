@@ -5,7 +5,6 @@
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,9 +34,7 @@ static int prepare(const struct container *c, struct err *e)
 {
 	int workspace, r;
 
-	(void)prctl(PR_SET_DUMPABLE, 0);
-	(void)prctl(PR_SET_NAME, "init");
-	r = container_take_descriptors(c->stdio, c->program.terminal, c->report_fd, -1);
+	r = container_begin_child("init", &c->program, c->stdio, c->report_fd, -1);
 	/* A cgroup namespace's root is where its maker is: in the run's group by now. */
 	if (r == 0 && unshare(CLONE_NEWCGROUP) < 0)
 		r = -errno;

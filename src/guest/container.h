@@ -69,12 +69,19 @@ pid_t container_exec_start(const struct container_exec *x, struct err *e) must_c
 int container_enter_root(const struct container *c, int *ret_workspace, struct err *e) must_check;
 int container_mount(const struct container *c, int workspace, struct err *e) must_check;
 
-/* container.c and container-exec.c: the child keeps 0 to 2 (stdio; with a terminal what it has) and
- * CONTAINER_REPORT_FD, and nothing else of the agent's. extra, if >= 0, is kept as the next one. */
+/* container-child.c: what children of the agent have in common. */
+/* Keeps 0 to 2 (where stdio has -1, what is there) and CONTAINER_REPORT_FD, and nothing else of the
+ * agent's; extra, if >= 0, as CONTAINER_EXTRA_FD. */
 #define CONTAINER_REPORT_FD 3
 #define CONTAINER_EXTRA_FD 4
-int container_take_descriptors(
-	const int stdio[static 3], bool terminal, int report_fd, int extra) must_check;
+int container_take_descriptors(const int stdio[static 3], int report_fd, int extra) must_check;
+/* The agent itself is not to be killed for lack of memory (boot.h), and its children inherit that.
+ * LAST: only when nothing else can give memory back. */
+#define CONTAINER_OOM_LAST "-999"
+int container_set_oom_score(const char *score) must_check;
+/* Both, and what makes it invisible and untouchable for the container. */
+int container_begin_child(const char *name, const struct program_spec *s, const int stdio[static 3],
+	int report_fd, int extra) must_check;
 /* The last stage: looks up what the program needs, starts it, reports STARTED or FAILED. Returns
  * its pid, or does not return. console: show the terminal as /dev/console too. */
 pid_t container_start_program(const struct program_spec *s, bool console);
