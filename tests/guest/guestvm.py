@@ -10,12 +10,13 @@ import struct
 import subprocess
 import time
 
-MAGIC, FRAME_MAX = 0x38c0, 256 * 1024
+VERSION, MAGIC, FRAME_MAX = 2, 0x38c0, 256 * 1024
 CONFIGURE, ATTACH, RUN, SIGNAL, KILL, STDIN, STDIN_EOF, WINDOW, QUIESCE, SHUTDOWN, PING = range(1, 12)
 HELLO, REPLY, STARTED, FAILED, STDOUT, STDERR, STDOUT_EOF, STDERR_EOF, EXIT, QUIESCED, RESUMED = \
     range(65, 76)
 EXITED, SIGNALED, TIMEOUT, KILLED = range(4)
 NOT_FOUND, NOT_EXEC, SETUP = 1, 2, 3
+STDIN_OPEN, TTY, KEEP = 1, 2, 4
 
 
 def die_with_parent():
@@ -286,7 +287,7 @@ class Guest:
         if new_epoch:
             self.epoch += 1
         nonce = nonce or os.urandom(32)
-        record = struct.pack('<IIIIQ', 0x6b386570, 2, self.epoch,
+        record = struct.pack('<IIIIQ', 0x6b386570, VERSION, self.epoch,
                              self.quiesce_number if quiesce is None else quiesce,
                              wall_ns if wall_ns is not None else time.time_ns())
         record += nonce + os.urandom(48)
@@ -312,14 +313,14 @@ class Guest:
 
     def start(self, image, argv, env=('PATH=/usr/bin:/bin',), cwd='/', user='', stdin=False,
               timeout_ms=0, memory=0, pids=0, window=256 * 1024, grant=True, hostname='',
-              wall_ns=None, run_id=None):
+              wall_ns=None, run_id=None, flags=0, cpu_milli=0, size=(0, 0), name='', image_name=''):
         number = self.next_number()
         run = self.runs[number] = Run(number, grant)
-        payload = struct.pack('<IQQQI', 1 if stdin else 0, timeout_ms,
-                              time.time_ns() if wall_ns is None else wall_ns, memory, pids)
-        payload += struct.pack('<IHH', 0, 0, 0)
-        payload += text(run_id or f'r{number:011d}') + text('') + text(image) + text('')
-        payload += text(hostname) + text(user)
+        payload = struct.pack('<IQQQIIHH', flags | (STDIN_OPEN if stdin else 0), timeout_ms,
+                              time.time_ns() if wall_ns is None else wall_ns, memory, pids,
+                              cpu_milli, *size)
+        payload += text(run_id or f'r{number:011d}') + text(name) + text(image)
+        payload += text(image_name) + text(hostname) + text(user)
         payload += text(cwd) + vector(argv) + vector(env)
         run.sent_at = time.monotonic()
         self.send(RUN, number, payload)

@@ -672,7 +672,7 @@ def own(function):
 def before_configuration(bench):
     with bench.guest(configure=False) as g:
         version, kernel = g.hello_seen
-        check(version == 2 and kernel.startswith('6.'), f'{version} {kernel}')
+        check(version == vm.VERSION and kernel.startswith('6.'), f'{version} {kernel}')
         print(f'# boot to HELLO: {time.monotonic() - g.started_at:.1f} s')
         ping(g)
         g.quiesce()
