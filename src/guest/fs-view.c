@@ -14,10 +14,12 @@
 
 static struct seen {
 	const struct fs_mount *mount;
+	size_t slot;
 	int tree;
 	int base; /* the root of the FUSE file system, also where an overlay is on it */
 } view[RELAY_MOUNTS_MAX];
 static size_t view_len;
+static struct fs_owner *owners;
 
 /* A folder comes before what is in it. */
 static int by_path(const void *a, const void *b)
@@ -31,6 +33,7 @@ int fs_view_open(const struct fs_mounts *fm, struct err *e)
 {
 	char path[RELAY_PATH_SIZE];
 
+	owners = fm ? fm->shared->owner : NULL;
 	for (size_t i = 0; fm && i < RELAY_MOUNTS_MAX; i++) {
 		const struct fs_mount *m = &fm->mount[i];
 		struct seen *s = &view[view_len];
@@ -38,6 +41,7 @@ int fs_view_open(const struct fs_mounts *fm, struct err *e)
 		if (!m->visible)
 			continue;
 		s->mount = m;
+		s->slot = i;
 		s->tree = fs_tree_open(fs_mount_dir(m, path), m->mode == AGENT_MOUNT_RO, e);
 		if (s->tree < 0)
 			return s->tree;
@@ -83,10 +87,10 @@ static void tell(struct fs_owner *o, int base, uint32_t uid, uint32_t gid)
 	o->known = true;
 }
 
-void fs_view_tell_owner(const struct fs_mounts *fm, uint32_t uid, uint32_t gid)
+void fs_view_tell_owner(uint32_t uid, uint32_t gid)
 {
 	for (size_t i = 0; i < view_len; i++) {
-		tell(&fm->shared->owner[view[i].mount - fm->mount], view[i].base, uid, gid);
+		tell(&owners[view[i].slot], view[i].base, uid, gid);
 		(void)fd_close(view[i].base);
 		(void)fd_close(view[i].tree);
 	}

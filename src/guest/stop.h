@@ -16,6 +16,7 @@
 #include "keeper.h"
 #include "mux.h"
 #include "run.h"
+#include "sessions.h"
 
 #define STOP_GRACE_MS 2000
 #define STOP_KILL_MS 5000
@@ -31,8 +32,8 @@ struct stop {
 /* Once. */
 void stop_begin(struct stop *s, uint32_t stream, struct runs *runs);
 /* One step; does not return when the machine is switched off. */
-void stop_step(struct stop *s, struct runs *runs, struct fs_mounts *mounts, struct disk *disk,
-	struct keeper *keeper, struct mux *mux);
+void stop_step(struct stop *s, struct runs *runs, struct sessions *sessions,
+	struct fs_mounts *mounts, struct disk *disk, struct keeper *keeper, struct mux *mux);
 int64_t stop_deadline_ms(const struct stop *s);
 
 #endif
