@@ -5,6 +5,22 @@
 
 #include <errno.h>
 
+static void put_le(unsigned char *at, uint32_t v, unsigned bytes)
+{
+	for (unsigned i = 0; i < bytes; i++)
+		at[i] = (unsigned char)(v >> (8 * i));
+}
+
+void frame_header(unsigned char ret[static FRAME_HEADER_SIZE], uint16_t type, uint32_t stream,
+	uint32_t epoch, size_t len)
+{
+	put_le(ret, (uint32_t)len, 4);
+	put_le(ret + 4, type, 2);
+	put_le(ret + 6, FRAME_MAGIC, 2);
+	put_le(ret + 8, stream, 4);
+	put_le(ret + 12, epoch, 4);
+}
+
 void frame_put(struct buf *b, uint16_t type, uint32_t stream, uint32_t epoch, const void *payload,
 	size_t len)
 {
@@ -12,11 +28,9 @@ void frame_put(struct buf *b, uint16_t type, uint32_t stream, uint32_t epoch, co
 		b->failed = true;
 		return;
 	}
-	buf_put_u32(b, (uint32_t)len);
-	buf_put_u16(b, type);
-	buf_put_u16(b, FRAME_MAGIC);
-	buf_put_u32(b, stream);
-	buf_put_u32(b, epoch);
+	unsigned char *header = buf_extend(b, FRAME_HEADER_SIZE);
+	if (header)
+		frame_header(header, type, stream, epoch, len);
 	buf_put(b, payload, len);
 }
 

@@ -26,6 +26,9 @@ struct frame {
 	size_t len;
 };
 
+/* The header of a frame whose payload of len bytes (<= FRAME_PAYLOAD_MAX) stands elsewhere. */
+void frame_header(unsigned char ret[static FRAME_HEADER_SIZE], uint16_t type, uint32_t stream,
+	uint32_t epoch, size_t len);
 /* Appends a whole frame. Fails b (sticky) when len is over FRAME_PAYLOAD_MAX. */
 void frame_put(struct buf *b, uint16_t type, uint32_t stream, uint32_t epoch, const void *payload,
 	size_t len);

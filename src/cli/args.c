@@ -15,6 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of a command: "sandbox mount add". */
+#define WORDS_MAX 3
+
 static const char *const no_list[] = {NULL};
 
 static int out_of_memory(struct err *e)
@@ -82,8 +85,31 @@ static int unknown_command(const char *first, const char *second, struct err *e)
 		typed, title);
 }
 
+/* A command of three words, of which two are known to begin some. */
+static int find_third(
+	int argc, char *const *argv, struct args *a, int words[WORDS_MAX], struct err *e)
+{
+	const char *first = argv[words[0]], *second = argv[words[1]];
+	int third = next_word(argc, argv, words[1] + 1, a);
+	char typed[160];
+
+	if (third < argc) {
+		a->command = command_find(first, second, argv[third]);
+		words[2] = third;
+		if (a->command)
+			return 0;
+		(void)snprintf(typed, sizeof(typed), "%.60s %.60s", second, argv[third]);
+		return unknown_command(first, typed, e);
+	}
+	if (a->help)
+		return 0;
+	(void)err_set(e, ERR_USAGE, 0, "\"%s %s\" needs a command", first, second);
+	return err_hint(e, "kosa8 %s --help", first);
+}
+
 /* Finds the command; its words' indices go to words[] (0: none). */
-static int find_command(int argc, char *const *argv, struct args *a, int words[2], struct err *e)
+static int find_command(
+	int argc, char *const *argv, struct args *a, int words[WORDS_MAX], struct err *e)
 {
 	int first = next_word(argc, argv, 1, a);
 
@@ -98,8 +124,13 @@ static int find_command(int argc, char *const *argv, struct args *a, int words[2
 	if (!command_group_exists(argv[first]))
 		return unknown_command(argv[first], second < argc ? argv[second] : NULL, e);
 	a->group = argv[first];
-	a->command = command_find(argv[first], NULL);
-	const struct command *sub = second < argc ? command_find(argv[first], argv[second]) : NULL;
+	a->command = command_find(argv[first], NULL, NULL);
+	if (second < argc && command_pair_exists(argv[first], argv[second])) {
+		words[1] = second;
+		return find_third(argc, argv, a, words, e);
+	}
+	const struct command *sub =
+		second < argc ? command_find(argv[first], argv[second], NULL) : NULL;
 	if (sub) {
 		a->command = sub;
 		words[1] = second;
@@ -228,7 +259,8 @@ static int check_count(const struct args *a, struct err *e)
 	return 0;
 }
 
-static int take_all(int argc, char *const *argv, struct args *a, const int words[2], struct err *e)
+static int take_all(
+	int argc, char *const *argv, struct args *a, const int words[WORDS_MAX], struct err *e)
 {
 	const size_t cut = a->command->operands_cut;
 	bool flags = true;
@@ -238,7 +270,7 @@ static int take_all(int argc, char *const *argv, struct args *a, const int words
 		int r = 0;
 		if (cut && a->operands_len >= cut)
 			flags = false;
-		if (i == words[0] || i == words[1])
+		if (i == words[0] || i == words[1] || i == words[2])
 			continue;
 		if (flags && strcmp(argv[i], "--") == 0)
 			flags = false;
@@ -258,7 +290,7 @@ static int take_all(int argc, char *const *argv, struct args *a, const int words
 
 int args_parse(int argc, char *const *argv, struct args *ret, struct err *e)
 {
-	int words[2] = {0, 0};
+	int words[WORDS_MAX] = {0};
 
 	*ret = (struct args){0};
 	ret->operands = calloc((size_t)argc + 1, sizeof(*ret->operands));

@@ -2,6 +2,7 @@
 #include "commands.h"
 
 #include "output.h"
+#include "spec-change.h"
 #include "start.h"
 
 #include "../base/fd.h"
@@ -60,7 +61,8 @@ static int take_spec(const struct args *a, struct spec *s, struct err *e)
 	if ((r = args_u64(a, "cpus", 1, UINT32_MAX, &cpus, e)) < 0 ||
 		(r = args_u64(a, "memory", 1, UINT32_MAX, &memory, e)) < 0 ||
 		(r = args_u64(a, "disk", 1, UINT32_MAX, &disk, e)) < 0 ||
-		(r = take_egress(a, s, e)) < 0 || (r = take_env(a, s, e)) < 0)
+		(r = take_egress(a, s, e)) < 0 || (r = take_env(a, s, e)) < 0 ||
+		(r = spec_take_ports(a, s, e)) < 0)
 		return r;
 	s->cpus = (uint32_t)cpus;
 	s->memory_mb = (uint32_t)memory;
@@ -137,14 +139,13 @@ int cmd_sandbox_create(const struct args *a, struct err *e)
 
 	spec_init(&spec);
 	if ((r = check_name(name, e)) < 0 || (r = take_spec(a, &spec, e)) < 0 ||
+		(r = context_open(&c, e)) < 0 || (r = spec_take_mounts(&c, a, &spec, e)) < 0 ||
 		(r = spec_policy_hash(&spec, policy, e)) < 0)
 		return r;
 	cleanup_str char *json = spec_encode(&spec);
 	cleanup_json *bound = json_pack("{s:s}", "policy", policy);
 	if (!json || !bound)
 		return out_of_memory(e);
-	if ((r = context_open(&c, e)) < 0)
-		return r;
 	cleanup_json *detail = json_loads(json, 0, NULL);
 	struct action action = {.event = {.action = "sandbox.create",
 					.sandbox = name,
@@ -153,6 +154,8 @@ int cmd_sandbox_create(const struct args *a, struct err *e)
 	context_sweep(&c);
 	if ((r = action_begin(&c, &action, e)) < 0 || (r = create(&c, name, json, &action, e)) < 0)
 		return r;
+	for (size_t i = 0; i < spec.ports.len; i++)
+		spec_notice_port(&spec.ports.list[i]);
 	output_line("%s", name);
 	return 0;
 }

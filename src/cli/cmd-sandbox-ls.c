@@ -146,11 +146,27 @@ static json_t *inspect_json(
 	return o;
 }
 
+static void print_member(const char *key, const json_t *value);
+
+/* Mounts and ports: one a line. */
+static void print_objects(const char *key, const json_t *list)
+{
+	const json_t *item;
+	size_t i;
+
+	json_array_foreach (list, i, item)
+		print_member(i == 0 ? key : "", item);
+}
+
 static void print_member(const char *key, const json_t *value)
 {
 	cleanup_buf struct buf b = {0};
 	const char *text;
 
+	if (json_is_object(json_array_get(value, 0))) {
+		print_objects(key, value);
+		return;
+	}
 	buf_init(&b, 64 * 1024);
 	if (!json_is_string(value))
 		json_put_canonical(&b, value);

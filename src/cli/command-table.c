@@ -66,10 +66,10 @@ static const struct flag create_flags[] = {
 	{"memory", 0, FLAG_VALUE, "MB", "memory in MB (2048)", NULL},
 	{"disk", 0, FLAG_VALUE, "GB", "disk in GB, taken only as it fills (16)", NULL},
 	{"env", 'e', FLAG_LIST, "K=V", "a variable for every run", NULL},
-	{"mount", 0, FLAG_LIST, "HOST:GUEST[:ro|:rw|:cow]", "share a host folder",
-		"sharing host folders"},
-	{"publish", 'p', FLAG_LIST, "[IP:]PORT:PORT", "reach a port of the sandbox from the host",
-		"publishing ports"},
+	{"mount", 0, FLAG_LIST, "HOST:GUEST[:ro|:rw|:cow]",
+		"share a host folder (rw); cow: writes stay in the sandbox", NULL},
+	{"publish", 'p', FLAG_LIST, "[IP:]PORT:PORT",
+		"reach a port of the sandbox from the host (IP: 127.0.0.1)", NULL},
 	{"ttl", 0, FLAG_VALUE, "DURATION", "remove the sandbox after this time",
 		"an end of life for sandboxes"},
 	END};
@@ -212,6 +212,29 @@ const struct command command_table[] = {
 	{"sandbox", "egress", "NAME [allow HOST | deny HOST | log]", 1, 3, 0, SANDBOX, follow_flags,
 		"show or change what may leave a sandbox", NULL, "changing the egress policy", 1,
 		NULL},
+	{"sandbox", "mount add", "NAME HOST:GUEST[:ro|:rw|:cow]", 2, 2, 0, SANDBOX, no_flags,
+		"share a host folder with a sandbox",
+		"GUEST is an absolute path in every container. rw (when nothing is said): what "
+		"the sandbox writes is written on the host, and not rewound. ro: the sandbox "
+		"cannot write, not even its root. cow: it can, and the writes stay on the "
+		"sandbox's disk. At once in a running sandbox, else at its next start.",
+		NULL, 1, cmd_sandbox_mount_add},
+	{"sandbox", "mount rm", "NAME GUEST", 2, 2, 0, SANDBOX, no_flags,
+		"share a host folder no more", "The files on the host stay.", NULL, 1,
+		cmd_sandbox_mount_rm},
+	{"sandbox", "mount ls", "NAME", 1, 1, 0, SANDBOX, json_flags,
+		"list the host folders of a sandbox", NULL, NULL, 1, cmd_sandbox_mount_ls},
+	{"sandbox", "port add", "NAME [IP:]PORT:PORT", 2, 2, 0, SANDBOX, no_flags,
+		"reach a port of a sandbox from the host",
+		"The host's port, then the sandbox's. IP is 127.0.0.1 when it is left out; an IPv6 "
+		"address stands in []. Port 0 of the host is any that is free. Prints the "
+		"address.",
+		NULL, 1, cmd_sandbox_port_add},
+	{"sandbox", "port rm", "NAME [IP:]PORT", 2, 2, 0, SANDBOX, no_flags,
+		"publish a port no more", "Connections to it are reset.", NULL, 1,
+		cmd_sandbox_port_rm},
+	{"sandbox", "port ls", "NAME", 1, 1, 0, SANDBOX, json_flags,
+		"list the published ports of a sandbox", NULL, NULL, 1, cmd_sandbox_port_ls},
 	{"checkpoint", NULL, "NAME", 1, 1, 0, SANDBOX, checkpoint_flags,
 		"save memory, processes and disk of a sandbox", "Prints the checkpoint's id.", NULL,
 		1, cmd_checkpoint_create},
@@ -315,17 +338,35 @@ bool command_group_exists(const char *word)
 	return false;
 }
 
-static bool same(const char *a, const char *b)
+/* Whether a command's name is these words; third NULL: this one. */
+static bool is_name(const char *name, const char *second, const char *third)
 {
-	return a && b ? strcmp(a, b) == 0 : a == b;
+	size_t len = second ? strlen(second) : 0;
+
+	if (!name || !second)
+		return name == second;
+	if (strncmp(name, second, len) != 0)
+		return false;
+	return third ? name[len] == ' ' && strcmp(name + len + 1, third) == 0 : name[len] == '\0';
 }
 
-const struct command *command_find(const char *first, const char *second)
+const struct command *command_find(const char *first, const char *second, const char *third)
 {
 	for (const struct command *c = command_table; c->summary; c++)
-		if (strcmp(c->group, first) == 0 && same(c->name, second))
+		if (strcmp(c->group, first) == 0 && is_name(c->name, second, third))
 			return c;
 	return NULL;
+}
+
+bool command_pair_exists(const char *first, const char *second)
+{
+	size_t len = strlen(second);
+
+	for (const struct command *c = command_table; c->summary; c++)
+		if (strcmp(c->group, first) == 0 && c->name && strncmp(c->name, second, len) == 0 &&
+			c->name[len] == ' ')
+			return true;
+	return false;
 }
 
 /* How many edits still count as a slip for a word of this length. */

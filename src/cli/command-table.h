@@ -37,7 +37,7 @@ struct flag {
 
 struct command {
 	const char *group; /* "sandbox", or NULL */
-	const char *name;  /* "create"; NULL: the group's word alone is the command */
+	const char *name;  /* "create", "mount add"; NULL: the group's word alone is the command */
 	const char *args;  /* of the usage line */
 	size_t operands_min;
 	size_t operands_max;
@@ -59,8 +59,11 @@ extern const struct command command_table[]; /* ended by an entry without summar
 void command_title(const struct command *c, char ret[static COMMAND_TITLE_MAX]);
 /* Whether any command is in this group, or is this word. */
 bool command_group_exists(const char *word);
-/* By its words; second NULL: the command that is first alone. NULL: none. */
-const struct command *command_find(const char *first, const char *second);
+/* By its words; second NULL: the command that is first alone; third NULL: one of two words. NULL:
+ * none. */
+const struct command *command_find(const char *first, const char *second, const char *third);
+/* Whether these two words begin commands of three. */
+bool command_pair_exists(const char *first, const char *second);
 /* The nearest command of what was typed, or NULL. */
 const struct command *command_nearest(const char *first, const char *second);
 /* A command's flag by name or letter (the name NULL or the letter 0); NULL: none. */

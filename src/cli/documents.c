@@ -265,17 +265,36 @@ static const char *complete_name(enum complete what)
 /* The words after a group: its commands; for a group that is a command itself, names too. */
 static void complete_group(FILE *to, const char *group)
 {
-	const struct command *alone = command_find(group, NULL);
+	const struct command *alone = command_find(group, NULL, NULL);
+	const char *last = "";
 
 	(void)fprintf(to, "\t\"%s\") words=\"", group);
-	for (const struct command *c = command_table; c->summary; c++)
-		if (strcmp(c->group, group) == 0 && c->name)
-			(void)fprintf(to, "%s ", c->name);
+	for (const struct command *c = command_table; c->summary; c++) {
+		if (strcmp(c->group, group) != 0 || !c->name)
+			continue;
+		size_t len = strcspn(c->name, " ");
+		if (strncmp(c->name, last, len) != 0 || (last[len] != ' ' && last[len] != '\0'))
+			(void)fprintf(to, "%.*s ", (int)len, c->name);
+		last = c->name;
+	}
 	(void)fprintf(to, "\"; first=%s; ", alone ? complete_name(alone->complete[0]) : "none");
 	(void)fputs("flags=\"", to);
 	for (const struct flag *f = alone ? alone->flags : NULL; f && f->name; f++)
 		(void)fprintf(to, "--%s ", f->name);
 	(void)fputs("--help\" ;;\n", to);
+}
+
+/* The third words of commands that begin like c. */
+static void complete_pair(FILE *to, const struct command *c)
+{
+	size_t len = strcspn(c->name, " ");
+
+	(void)fprintf(to, "\t\"%s %.*s\") words=\"", c->group, (int)len, c->name);
+	for (const struct command *o = command_table; o->summary; o++)
+		if (o->name && strcmp(o->group, c->group) == 0 &&
+			strncmp(o->name, c->name, len + 1) == 0)
+			(void)fprintf(to, "%s ", o->name + len + 1);
+	(void)fputs("\"; flags=\"--help\" ;;\n", to);
 }
 
 static void complete_command(FILE *to, const struct command *c)
@@ -304,12 +323,16 @@ static const char completion_head[] = "# SPDX-License-Identifier: Apache-2.0\n"
 				      "\tfor w in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n"
 				      "\t\t[[ $w == -* ]] || typed+=(\"$w\")\n"
 				      "\tdone\n"
-				      "\tlocal known=0\n"
-				      "\tcase \"${typed[0]} ${typed[1]}\" in\n";
+				      "\tlocal known=0 taken=3\n"
+				      "\tcase \"${typed[0]} ${typed[1]} ${typed[2]}\" in\n";
+
+static const char completion_two[] = "\t*) taken=2\n"
+				     "\tcase \"${typed[0]} ${typed[1]}\" in\n";
 
 static const char completion_middle[] = "\t*) known=1 ;;\n"
+					"\tesac ;;\n"
 					"\tesac\n"
-					"\tlocal operands=$((${#typed[@]} - 2))\n"
+					"\tlocal operands=$((${#typed[@]} - taken))\n"
 					"\tif ((known)); then\n"
 					"\toperands=$((${#typed[@]} - 1))\n"
 					"\tcase \"${typed[0]}\" in\n";
@@ -335,8 +358,16 @@ void document_completion(FILE *to)
 
 	(void)fputs(completion_head, to);
 	for (const struct command *c = command_table; c->summary; c++)
-		if (c->name)
+		if (c->name && strchr(c->name, ' '))
 			complete_command(to, c);
+	(void)fputs(completion_two, to);
+	for (const struct command *c = command_table; c->summary; c++) {
+		const char *space = c->name ? strchr(c->name, ' ') : NULL;
+		if (c->name && !space)
+			complete_command(to, c);
+		else if (space && strcmp(space, " add") == 0)
+			complete_pair(to, c);
+	}
 	(void)fputs(completion_middle, to);
 	(void)fputs("\t\"\") words=\"", to);
 	for (const struct command *c = command_table; c->summary; c++) {

@@ -2,6 +2,7 @@
 #include "start.h"
 
 #include "connect.h"
+#include "spec-change.h"
 
 #include "../base/fd.h"
 #include "../base/install.h"
@@ -142,6 +143,7 @@ int sandbox_start(struct context *c, const struct sandbox *s,
 		return err_wrap(e, "%s", s->row.name);
 	if ((r = sandbox_bind(s, checkpoint, &bound, e)) < 0)
 		return r;
+	spec_describe(&s->row, detail);
 	struct action a = {.event = {.action = checkpoint ? "rewind" : "sandbox.start",
 				   .sandbox = s->row.name,
 				   .sandbox_id = s->row.id,

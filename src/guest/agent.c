@@ -3,7 +3,6 @@
 
 #include "../base/clock.h"
 #include "../base/log.h"
-#include "../base/text.h"
 #include "boot.h"
 #include "port.h"
 #include "uevent.h"
@@ -20,8 +19,6 @@
 
 #define PORT_WAIT_MS 10000
 #define FRAMES_A_STEP 64
-/* A RUN's clock corrects the guest's when it is off by more. */
-#define CLOCK_TOLERANCE_NS 500000000u
 
 int agent_init(struct agent *a, int uevent_fd, struct err *e)
 {
@@ -31,12 +28,25 @@ int agent_init(struct agent *a, int uevent_fd, struct err *e)
 	mux_init(&a->mux);
 	resume_init(&a->resume);
 	disk_init(&a->disk);
+	a->containers =
+		(struct containers){.cgroups = &a->cgroups, .disk = &a->disk, .keeper = &a->keeper};
+	a->sessions = (struct sessions){.mux = &a->mux, .containers = &a->containers};
 	a->runs = (struct runs){.loop = &a->loop,
 		.mux = &a->mux,
 		.cgroups = &a->cgroups,
 		.disk = &a->disk,
-		.keeper = &a->keeper};
+		.keeper = &a->keeper,
+		.containers = &a->containers,
+		.mounts = &a->mounts};
 	runs_init(&a->runs);
+	relay_init(&a->relay);
+	net_init(&a->net, &a->loop);
+	a->mounts = (struct fs_mounts){.relay = &a->relay,
+		.mux = &a->mux,
+		.disk = &a->disk,
+		.keeper = &a->keeper,
+		.containers = runs_running,
+		.containers_ctx = &a->runs};
 	keeper_init(&a->keeper, &a->loop);
 	if ((r = loop_init(&a->loop, e)) < 0 ||
 		(r = loop_watch(&a->loop, &a->uevents, uevent_fd, WATCH_READ, e)) < 0)
@@ -50,7 +60,8 @@ int agent_init(struct agent *a, int uevent_fd, struct err *e)
 		return err_errno(e, errno, "signalfd");
 	if ((r = loop_watch(&a->loop, &a->signals, fd, WATCH_READ, e)) < 0 ||
 		(r = cgroup_boot(&a->cgroups, e)) < 0 ||
-		(r = quiesce_init(&a->quiesce, &a->cgroups, &a->loop, e)) < 0)
+		(r = quiesce_init(&a->quiesce, &a->cgroups, &a->relay, &a->loop, e)) < 0 ||
+		(r = fs_mounts_init(&a->mounts, e)) < 0)
 		return r;
 	return 0;
 }
@@ -85,124 +96,20 @@ int agent_open_ports(struct agent *a, struct err *e)
 	r = loop_watch(&a->loop, &a->mux.port, fd, WATCH_READ | WATCH_WRITE, e);
 	if (r < 0)
 		return r;
+	fd = port_open(AGENT_PORT_NET, a->uevents.fd, deadline, e);
+	if (fd < 0)
+		return fd;
+	r = net_open(&a->net, fd, e);
+	if (r < 0)
+		return r;
+	fd = port_open(AGENT_PORT_FS, a->uevents.fd, deadline, e);
+	if (fd < 0)
+		return fd;
+	r = relay_start(&a->relay, &a->loop, fd, e);
+	if (r < 0)
+		return r;
 	send_hello(a);
 	return 0;
-}
-
-static void reply(struct agent *a, uint32_t stream, int status, const char *text)
-{
-	struct agent_reply m = {.status = (uint32_t)(status < 0 ? -status : status)};
-
-	(void)snprintf(m.text, sizeof(m.text), "%.*s", AGENT_TEXT_MAX - 1, text);
-	mux_reply(&a->mux, AGENT_REPLY, stream, &m);
-}
-
-/* Once with the disk; again only for another name, as a fork is given. */
-static void on_configure(struct agent *a, const struct frame *f)
-{
-	struct agent_configure m;
-	struct cursor c;
-	struct err e;
-
-	cursor_init(&c, f->payload, f->len);
-	if (agent_configure_decode(&c, &m) < 0)
-		return reply(a, f->stream, -EPROTO, "malformed CONFIGURE");
-	int r = a->configured ? 0 : disk_mount(&a->disk, &e);
-	if (r < 0)
-		return reply(a, f->stream, r, e.what);
-	(void)snprintf(a->runs.hostname, sizeof(a->runs.hostname), "%s", m.hostname);
-	text_hex(m.machine_id, sizeof(m.machine_id), a->runs.machine_id);
-	if (sethostname(m.hostname, strlen(m.hostname)) < 0)
-		log_warn("hostname: %s", strerror(errno));
-	a->configured = true;
-	reply(a, f->stream, 0, "");
-}
-
-static void on_attach(struct agent *a, const struct frame *f)
-{
-	struct agent_image m;
-	struct cursor c;
-
-	cursor_init(&c, f->payload, f->len);
-	if (agent_image_decode(&c, &m) < 0)
-		return reply(a, f->stream, -EPROTO, "malformed ATTACH_IMAGE");
-	int r = image_request(&a->images, f->stream, &m);
-	if (r == -EAGAIN)
-		reply(a, f->stream, r, "too many images are being attached");
-	else if (r < 0)
-		reply(a, f->stream, r, "not an image digest");
-}
-
-static void refuse_run(struct agent *a, uint32_t stream, int errnum, const char *text)
-{
-	struct agent_reply m = {.status = (uint32_t)errnum, .fail = AGENT_FAIL_SETUP};
-
-	(void)snprintf(m.text, sizeof(m.text), "%s", text);
-	mux_reply(&a->mux, AGENT_RUN_FAILED, stream, &m);
-}
-
-static void on_run(struct agent *a, const struct frame *f)
-{
-	struct agent_run m;
-	struct cursor c;
-
-	cursor_init(&c, f->payload, f->len);
-	if (agent_run_decode(&c, &m) < 0)
-		return refuse_run(a, f->stream, EPROTO, "malformed RUN");
-	if (a->stop.state != STOP_NONE)
-		refuse_run(a, f->stream, ESHUTDOWN, "the sandbox is shutting down");
-	else if (!a->configured)
-		refuse_run(a, f->stream, ENXIO, "the sandbox is not configured yet");
-	else if (!image_is_mounted(&a->images, m.image))
-		refuse_run(a, f->stream, ENOENT, "the image is not attached");
-	else {
-		resume_set_clock(m.wall_ns, CLOCK_TOLERANCE_NS);
-		runs_start(&a->runs, f->stream, &m);
-	}
-	agent_run_release(&m);
-}
-
-static void on_quiesce(struct agent *a, const struct frame *f)
-{
-	struct cursor c;
-
-	cursor_init(&c, f->payload, f->len);
-	uint32_t number = cursor_u32(&c);
-	if (cursor_done(&c))
-		quiesce_begin(&a->quiesce, number);
-}
-
-static void on_shutdown(struct agent *a, const struct frame *f)
-{
-	if (a->stop.state != STOP_NONE)
-		return reply(a, f->stream, -EALREADY, "the sandbox is shutting down");
-	stop_begin(&a->stop, f->stream, &a->runs);
-}
-
-static void on_frame(struct agent *a, const struct frame *f)
-{
-	switch (f->type) {
-	case AGENT_CONFIGURE:
-		return on_configure(a, f);
-	case AGENT_ATTACH_IMAGE:
-		return on_attach(a, f);
-	case AGENT_RUN:
-		return on_run(a, f);
-	case AGENT_QUIESCE:
-		return on_quiesce(a, f);
-	case AGENT_SHUTDOWN:
-		return on_shutdown(a, f);
-	case AGENT_SIGNAL:
-	case AGENT_KILL:
-	case AGENT_STDIN:
-	case AGENT_STDIN_EOF:
-	case AGENT_WINDOW:
-		return runs_frame(&a->runs, f);
-	case AGENT_PING:
-		return reply(a, f->stream, 0, "");
-	default:
-		log_warn("a frame of unknown type %u was ignored", f->type);
-	}
 }
 
 /* Frames wait in the port while the agent stands still or its output is held back. */
@@ -214,7 +121,7 @@ static int step_input(struct agent *a)
 	while (taken < FRAMES_A_STEP && quiesce_is_running(&a->quiesce) && mux_has_room(&a->mux)) {
 		int r = mux_next(&a->mux, &f);
 		if (r > 0) {
-			on_frame(a, &f);
+			agent_frame(a, &f);
 			taken++;
 		} else if (r < 0) {
 			log_warn("the mux lost its place: waiting for a new epoch");
@@ -235,10 +142,15 @@ static void on_resume(struct agent *a, const struct agent_resume *m)
 	if (new_epoch) {
 		mux_new_epoch(&a->mux, m->epoch, m->nonce);
 		mux_send(&a->mux, AGENT_RESUMED, 0, NULL, 0);
+		net_new_epoch(&a->net, m->epoch, m->nonce);
+		relay_new_epoch(&a->relay, m->epoch, m->nonce);
+		fs_mounts_new_epoch(&a->mounts);
 		image_forget_requests(&a->images);
-		runs_orphan_all(&a->runs);
+		runs_forget_clients(&a->runs);
+		sessions_forget(&a->sessions);
 	}
-	quiesce_resume(&a->quiesce, m->quiesce, new_epoch);
+	if (quiesce_resume(&a->quiesce, m->quiesce, new_epoch) && !new_epoch)
+		relay_resume(&a->relay);
 }
 
 static int step_resume(struct agent *a)
@@ -265,7 +177,10 @@ static void step_children(struct agent *a)
 		;
 	a->signals.readable = false;
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-		if (!keeper_reaped(&a->keeper, pid))
+		if (relay_reaped(&a->relay, &a->loop, pid))
+			fs_mounts_relay_lost(&a->mounts);
+		else if (!keeper_reaped(&a->keeper, pid) &&
+			 !fs_mounts_reaped(&a->mounts, pid, status))
 			(void)runs_reaped(&a->runs, pid, status);
 }
 
@@ -290,9 +205,21 @@ static void step_keeper(struct agent *a)
 	struct err e;
 
 	if (a->keeper.pid == 0 && a->disk.fd >= 0 && a->stop.state == STOP_NONE &&
-		keeper_start(&a->keeper, a->disk.runs_fd, a->disk.trash_fd, &e) < 0)
+		keeper_start(&a->keeper, &a->disk, &e) < 0)
 		log_warn("%s", e.what);
 	keeper_step(&a->keeper);
+}
+
+static void step_relay(struct agent *a)
+{
+	struct relay_message m;
+
+	while (relay_next(&a->relay, &m) > 0) {
+		if (m.op == RELAY_STILL)
+			quiesce_relay_still(&a->quiesce, m.id);
+		else
+			fs_mounts_relay(&a->mounts, &m);
+	}
 }
 
 static int64_t earlier(int64_t a, int64_t b)
@@ -304,9 +231,11 @@ static int timeout_ms(const struct agent *a)
 {
 	if (a->quiesce.state == QUIESCE_STILL)
 		return -1;
-	if (a->quiesce.state == QUIESCE_FREEZING)
+	if (a->quiesce.state == QUIESCE_FREEZING || a->quiesce.state == QUIESCE_RELAY)
 		return clock_left_ms(a->quiesce.deadline_ms);
 	int64_t first = earlier(image_deadline_ms(&a->images), runs_deadline_ms(&a->runs));
+	first = earlier(
+		first, earlier(net_deadline_ms(&a->net), fs_mounts_deadline_ms(&a->mounts)));
 	return clock_left_ms(earlier(first, stop_deadline_ms(&a->stop)));
 }
 
@@ -316,6 +245,7 @@ static int flush(struct agent *a)
 	bool had_room = mux_has_room(&a->mux);
 
 	(void)mux_flush(&a->mux);
+	(void)mux_flush(&a->net.mux);
 	return !had_room && mux_has_room(&a->mux);
 }
 
@@ -327,11 +257,14 @@ static int step_work(struct agent *a)
 	step_images(a);
 	step_children(a);
 	busy |= runs_step(&a->runs);
+	busy |= sessions_step(&a->sessions);
+	busy |= fs_mounts_step(&a->mounts);
 	busy |= flush(a);
 	runs_clean(&a->runs);
 	step_keeper(a);
 	busy |= dns_step(&a->dns);
-	stop_step(&a->stop, &a->runs, &a->disk, &a->keeper, &a->mux);
+	busy |= net_step(&a->net);
+	stop_step(&a->stop, &a->runs, &a->sessions, &a->mounts, &a->disk, &a->keeper, &a->mux);
 	return busy;
 }
 
@@ -341,10 +274,11 @@ void agent_serve(struct agent *a)
 		int busy = step_resume(a);
 
 		busy |= step_input(a);
+		step_relay(a);
 		if (quiesce_is_running(&a->quiesce))
 			busy |= step_work(a);
 		busy |= flush(a);
-		busy |= quiesce_step(&a->quiesce, &a->mux);
+		busy |= quiesce_step(&a->quiesce, &a->mux, &a->net.mux);
 		loop_wait(&a->loop, busy ? 0 : timeout_ms(a));
 	}
 }

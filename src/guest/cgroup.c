@@ -6,6 +6,7 @@
 #include "../base/text.h"
 #include "devices.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,6 +22,7 @@
 #define MEMORY_RESERVE (64ull << 20)
 #define THREADS_RESERVE 256u
 #define THREADS_MAX 16384u
+#define CPU_PERIOD_US 100000u
 
 static int put(int dirfd, const char *name, const char *value)
 {
@@ -92,10 +94,16 @@ static int set_limits(const struct cgroups *c, int fd, const struct cgroup_limit
 	uint64_t pids = limits->pids ? limits->pids : c->pids;
 	int r = put_number(fd, "pids.max", pids + 1);
 
-	if (r == 0)
-		r = put(fd, "memory.oom.group", "1");
 	if (r == 0 && limits->memory_bytes)
 		r = put_number(fd, "memory.max", limits->memory_bytes);
+	if (r == 0 && limits->cpu_milli) {
+		char text[48];
+
+		(void)snprintf(text, sizeof(text), "%llu %u",
+			(unsigned long long)limits->cpu_milli * CPU_PERIOD_US / 1000,
+			CPU_PERIOD_US);
+		r = put(fd, "cpu.max", text);
+	}
 	return r;
 }
 
@@ -113,6 +121,60 @@ int cgroup_create(
 	return fd_take(&fd);
 }
 
+static void exec_name(unsigned number, char ret[static 16])
+{
+	(void)snprintf(ret, 16, "e%u", number);
+}
+
+int cgroup_create_exec(int container_fd, unsigned number, struct err *e)
+{
+	char name[16];
+
+	exec_name(number, name);
+	if (mkdirat(container_fd, name, 0755) < 0)
+		return err_errno(e, errno, "control group");
+	int fd = openat(container_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0) {
+		int r = err_errno(e, errno, "control group");
+		(void)unlinkat(container_fd, name, AT_REMOVEDIR);
+		return r;
+	}
+	return fd;
+}
+
+int cgroup_remove_exec(int container_fd, unsigned number)
+{
+	char name[16];
+
+	exec_name(number, name);
+	return unlinkat(container_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+/* Groups of execs whose processes have ended; those in use stay. Whether some stay. */
+static bool remove_children(int fd)
+{
+	int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = copy < 0 ? NULL : fdopendir(copy);
+	struct dirent *de;
+	bool left = false;
+
+	if (!d) {
+		(void)fd_close(copy);
+		return true;
+	}
+	while ((de = readdir(d)))
+		if (de->d_type == DT_DIR && de->d_name[0] == 'e' &&
+			unlinkat(fd, de->d_name, AT_REMOVEDIR) < 0)
+			left = true;
+	(void)closedir(d);
+	return left;
+}
+
+bool cgroup_sweep_execs(int container_fd)
+{
+	return remove_children(container_fd);
+}
+
 int cgroup_kill(int fd)
 {
 	return put(fd, "cgroup.kill", "1");
@@ -120,20 +182,40 @@ int cgroup_kill(int fd)
 
 int cgroup_remove(struct cgroups *c, const char *id)
 {
-	if (unlinkat(c->runs_fd, id, AT_REMOVEDIR) < 0 && errno != ENOENT)
-		return -errno;
-	return 0;
+	if (unlinkat(c->runs_fd, id, AT_REMOVEDIR) == 0 || errno == ENOENT)
+		return 0;
+	cleanup_fd int fd = openat(c->runs_fd, id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd >= 0)
+		(void)remove_children(fd);
+	return unlinkat(c->runs_fd, id, AT_REMOVEDIR) < 0 ? -errno : 0;
 }
 
-bool cgroup_oom_killed(int fd)
+/* A file with one number. */
+static uint64_t get_number(int fd, const char *name)
+{
+	cleanup_buf struct buf text = {0};
+
+	buf_init(&text, 64);
+	if (file_read(fd, name, &text) < 0 || !buf_cstr(&text))
+		return 0;
+	return strtoull((char *)text.data, NULL, 10);
+}
+
+uint64_t cgroup_oom_kills(int fd)
 {
 	cleanup_buf struct buf text = {0};
 
 	buf_init(&text, 4096);
 	if (file_read(fd, "memory.events", &text) < 0 || !buf_cstr(&text))
-		return false;
+		return 0;
 	const char *at = strstr((char *)text.data, "\noom_kill ");
-	return at && strtoul(at + strlen("\noom_kill "), NULL, 10) > 0;
+	return at ? strtoull(at + strlen("\noom_kill "), NULL, 10) : 0;
+}
+
+void cgroup_usage(int fd, struct cgroup_usage *ret)
+{
+	ret->processes = (uint32_t)get_number(fd, "pids.current");
+	ret->memory_bytes = get_number(fd, "memory.current");
 }
 
 int cgroup_freeze(struct cgroups *c, bool freeze)

@@ -4,7 +4,7 @@
  * it is rewound with everything else. When "log" has reached LOG_FILE_MAX it becomes "log.1" (the
  * former one goes) and a new one begins: at most twice that is kept. Records are written whole; a
  * cut one at the end (power loss) ends the file for a reader and is cut off by the next
- * container_container_log_open(). A disk that is full loses records, and says so with LOG_LOST when
+ * container_log_open(). A disk that is full loses records, and says so with LOG_LOST when
  * there is space again; the program never waits for its log.
  */
 #ifndef KOSA8_GUEST_CONTAINER_LOG_H
@@ -42,8 +42,9 @@ struct container_log_reader {
 };
 void container_log_reader_init(struct container_log_reader *r);
 void container_log_reader_release(struct container_log_reader *r);
-/* Appends whole records, from `since_ns` on, as far as max_bytes allows. 1: there may be more; 0:
- * the end of what is written now. */
+/* Appends whole records, from `since_ns` on, as far as max_bytes allows (at least one record's,
+ * LOG_HEADER_SIZE + LOG_DATA_MAX), in bounded steps. 1: there may be more; 0: the end of what is
+ * written now; or -errno. The log need not be open. */
 int container_log_read(const struct container_log *l, struct container_log_reader *r,
 	uint64_t since_ns, struct buf *b, size_t max_bytes) must_check;
 

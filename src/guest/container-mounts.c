@@ -126,5 +126,5 @@ int container_mount(const struct container *c, int workspace, struct err *e)
 	if (syscall(SYS_move_mount, workspace, "", AT_FDCWD, "/workspace",
 		    MOVE_MOUNT_F_EMPTY_PATH) < 0)
 		return err_errno(e, errno, "mount /workspace in the container");
-	return 0;
+	return fs_view_attach(e);
 }

@@ -11,6 +11,7 @@
 #include "container.h"
 
 #include "../base/strv.h"
+#include "terminal.h"
 #include "user.h"
 
 #include <errno.h>
@@ -39,9 +40,9 @@ static const uint64_t kept_capabilities =
 	CAP(CAP_AUDIT_WRITE);
 
 struct program {
-	const struct agent_run *run;
 	struct user user;
 	const char *path; /* the search path */
+	char *const *argv;
 	char **env;
 };
 
@@ -93,24 +94,42 @@ static int set_limits(struct err *e)
 	return 0;
 }
 
-struct program *program_prepare(const struct container *c, struct err *e)
+/* A copy, with what every program is to find in it. */
+static int make_env(const struct program_spec *s, struct program *p, struct err *e)
+{
+	int r = 0;
+
+	p->env = strv_new();
+	if (!p->env)
+		r = -ENOMEM;
+	for (char *const *at = s->env; r == 0 && *at; at++)
+		r = strv_add(&p->env, *at);
+	if (r == 0 && !strv_env_get(s->env, "HOME"))
+		r = strv_addf(&p->env, "HOME=%s", p->user.home);
+	if (r == 0 && s->terminal && !strv_env_get(s->env, "TERM"))
+		r = strv_add(&p->env, "TERM=xterm");
+	return r < 0 ? err_errno(e, -r, "environment") : 0;
+}
+
+struct program *program_prepare(const struct program_spec *s, struct err *e)
 {
 	static struct program p;
 
-	p.run = c->run;
-	p.env = c->run->env;
-	p.path = strv_env_get(p.env, "PATH");
+	p.argv = s->argv;
+	p.path = strv_env_get(s->env, "PATH");
 	if (!p.path)
 		p.path = DEFAULT_PATH;
-	if (user_lookup(c->run->user, &p.user, e) < 0 || enter_folder(c->run->cwd, e) < 0 ||
-		set_limits(e) < 0)
+	if (user_lookup(s->user, &p.user, e) < 0)
 		return NULL;
-	if (!strv_env_get(p.env, "HOME") && strv_addf(&c->run->env, "HOME=%s", p.user.home) < 0) {
-		(void)err_errno(e, ENOMEM, "environment");
+	fs_view_tell_owner(p.user.uid, p.user.gid);
+	if (enter_folder(s->cwd, e) < 0 || set_limits(e) < 0 || make_env(s, &p, e) < 0)
 		return NULL;
-	}
-	p.env = c->run->env;
 	return &p;
+}
+
+uid_t program_uid(const struct program *p)
+{
+	return p->user.uid;
 }
 
 static int drop_privileges(const struct user *u)
@@ -173,7 +192,7 @@ static bool is_absence(int errnum)
  * remembered. */
 static void exec_in_path(const struct program *p, struct agent_reply *ret)
 {
-	const char *name = p->run->argv[0];
+	const char *name = p->argv[0];
 	char path[PATH_MAX], found[PATH_MAX] = "";
 	int found_error = ENOENT;
 
@@ -185,7 +204,7 @@ static void exec_in_path(const struct program *p, struct agent_reply *ret)
 		if (len == 0)
 			n = snprintf(path, sizeof(path), "./%s", name);
 		if (n > 0 && (size_t)n < sizeof(path)) {
-			(void)execve(path, p->run->argv, p->env);
+			(void)execve(path, p->argv, p->env);
 			int errnum = errno;
 			if (!is_absence(errnum))
 				return explain(ret, path, errnum);
@@ -204,23 +223,39 @@ static void exec_in_path(const struct program *p, struct agent_reply *ret)
 		name, p->path);
 }
 
-void program_exec(struct program *p, struct agent_reply *ret)
+/* What needs init's privileges. */
+static int become_program(const struct program *p, int terminal, const char **ret_step)
 {
-	const char *name = p->run->argv[0];
+	int r;
+
+	/* Set while it has the right to: then it is also the lowest that it can choose itself. */
+	*ret_step = "oom_score_adj of the program";
+	if ((r = container_set_oom_score("0")) < 0)
+		return r;
+	*ret_step = "terminal";
+	if (terminal >= 0 && (r = terminal_take(terminal)) < 0)
+		return r;
+	*ret_step = "change to the user";
+	return drop_privileges(&p->user);
+}
+
+void program_exec(struct program *p, int terminal, struct agent_reply *ret)
+{
+	const char *name = p->argv[0], *step;
 	sigset_t none;
 
 	(void)setsid();
 	(void)umask(022);
 	(void)signal(SIGPIPE, SIG_DFL);
-	int r = drop_privileges(&p->user);
+	int r = become_program(p, terminal, &step);
 	if (r < 0)
-		return say(ret, AGENT_FAIL_SETUP, -r, "change to the user: %s", strerror(-r));
+		return say(ret, AGENT_FAIL_SETUP, -r, "%s: %s", step, strerror(-r));
 	(void)sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 	if (*name == '\0')
 		return say(ret, AGENT_FAIL_NOT_FOUND, ENOENT, "the command is an empty word");
 	if (!strchr(name, '/'))
 		return exec_in_path(p, ret);
-	(void)execve(name, p->run->argv, p->env);
+	(void)execve(name, p->argv, p->env);
 	explain(ret, name, errno);
 }

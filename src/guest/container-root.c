@@ -115,6 +115,8 @@ int container_enter_root(const struct container *c, int *ret_workspace, struct e
 		OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 	if (*ret_workspace < 0)
 		return err_errno(e, errno, "the workspace folder");
+	if ((r = fs_view_open(c->mounts, e)) < 0)
+		return r;
 	/* The old root is stacked on the new one and taken off at once (pivot_root(2), "new_root
 	 * and put_old may be the same directory"). */
 	if (chdir(PATH_MERGED) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||

@@ -24,7 +24,7 @@
 
 void disk_init(struct disk *d)
 {
-	*d = (struct disk){.fd = -1, .runs_fd = -1, .trash_fd = -1};
+	*d = (struct disk){.fd = -1, .runs_fd = -1, .containers_fd = -1, .trash_fd = -1};
 }
 
 /* The kernel may remember blocks of another disk: the one that was there when the template was
@@ -51,11 +51,13 @@ static int make_layout(struct disk *d, struct err *e)
 	if (r < 0 && r != -ENOENT)
 		return err_errno(e, -r, "put away old runs");
 	cleanup_fd int runs = dir_open(disk, "runs", true, 0700);
-	if (runs < 0)
-		return err_errno(e, -runs, "folders of the disk");
+	cleanup_fd int containers = runs < 0 ? runs : dir_open(disk, "containers", true, 0700);
+	if (containers < 0)
+		return err_errno(e, -containers, "folders of the disk");
 	d->fd = fd_take(&disk);
 	d->trash_fd = fd_take(&trash);
 	d->runs_fd = fd_take(&runs);
+	d->containers_fd = fd_take(&containers);
 	return 0;
 }
 
@@ -78,6 +80,7 @@ int disk_unmount(struct disk *d, struct err *e)
 	if (d->fd < 0)
 		return 0;
 	d->runs_fd = fd_close(d->runs_fd);
+	d->containers_fd = fd_close(d->containers_fd);
 	d->trash_fd = fd_close(d->trash_fd);
 	d->fd = fd_close(d->fd);
 	sync();

@@ -4,6 +4,7 @@
  *
  *   /disk/workspace   /workspace of all containers; kept
  *   /disk/runs/NAME   upper and work folder of one run's overlay (keeper.h)
+ *   /disk/containers/ID  layer, record and log of a kept container (containers.h); kept
  *   /disk/trash       what is being removed in the background (trash.h)
  */
 #ifndef KOSA8_GUEST_DISK_H
@@ -12,9 +13,10 @@
 #include "../base/err.h"
 
 struct disk {
-	int fd;	      /* /disk; -1 before disk_mount() */
-	int runs_fd;  /* /disk/runs */
-	int trash_fd; /* /disk/trash */
+	int fd;		   /* /disk; -1 before disk_mount() */
+	int runs_fd;	   /* /disk/runs */
+	int containers_fd; /* /disk/containers */
+	int trash_fd;	   /* /disk/trash */
 };
 
 void disk_init(struct disk *d);

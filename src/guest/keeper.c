@@ -2,7 +2,9 @@
 #include "keeper.h"
 
 #include "../base/fd.h"
+#include "../base/file.h"
 #include "../base/log.h"
+#include "container-state.h"
 #include "trash.h"
 
 #include <errno.h>
@@ -21,6 +23,8 @@
 #define CHANNEL_FD 3
 #define RUNS_FD 4
 #define TRASH_FD 5
+#define CONTAINERS_FD 6
+#define FDS_LEN 4
 
 static int make_upper(int dirfd)
 {
@@ -70,6 +74,39 @@ static void remove_trash(void)
 		log_warn("empty the trash: %s", strerror(-r));
 }
 
+static int sync_record(const char *id)
+{
+	cleanup_fd int dir =
+		openat(CONTAINERS_FD, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	cleanup_fd int file =
+		dir < 0 ? -1 : openat(dir, CONTAINER_STATE_FILE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (file < 0)
+		return errno == ENOENT ? 0 : -errno; /* removed meanwhile */
+	if (fsync(file) < 0)
+		return -errno;
+	int r = dir_sync(dir);
+	return r < 0 ? r : dir_sync(CONTAINERS_FD);
+}
+
+static void obey(uint32_t generation, const struct keeper_message *m)
+{
+	int r = 0;
+
+	if (m->op == KEEPER_TAKEN)
+		return make_spare(generation);
+	if (m->op == KEEPER_SYNC)
+		r = sync_record(m->name);
+	else if (m->op == KEEPER_REMOVE && !*m->name)
+		r = dir_sync(CONTAINERS_FD);
+	else if (m->op == KEEPER_REMOVE && *m->name)
+		r = trash_take(TRASH_FD, RUNS_FD, m->name);
+	if (r < 0 && r != -ENOENT)
+		log_warn("keeper: %s: %s", m->name, strerror(-r));
+	if (m->op == KEEPER_REMOVE)
+		remove_trash();
+}
+
 /* Ends when the agent closes the channel, or kills it. */
 static _Noreturn void keeper_main(uint32_t generation)
 {
@@ -82,32 +119,25 @@ static _Noreturn void keeper_main(uint32_t generation)
 	remove_trash();
 	while (recv(CHANNEL_FD, &m, sizeof(m), 0) == (ssize_t)sizeof(m)) {
 		m.name[sizeof(m.name) - 1] = '\0';
-		if (m.op == KEEPER_TAKEN) {
-			make_spare(generation);
-		} else if (m.op == KEEPER_REMOVE) {
-			int r = trash_take(TRASH_FD, RUNS_FD, m.name);
-			if (r < 0 && r != -ENOENT)
-				log_warn("remove %s: %s", m.name, strerror(-r));
-			remove_trash();
-		}
+		obey(generation, &m);
 	}
 	_exit(0);
 }
 
 /* Only what it needs: above all no stream of a run. */
-static int keep_descriptors(int channel, int runs_fd, int trash_fd)
+static int keep_descriptors(int channel, const struct disk *d)
 {
-	int from[3] = {channel, runs_fd, trash_fd};
+	int from[FDS_LEN] = {channel, d->runs_fd, d->trash_fd, d->containers_fd};
 
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < FDS_LEN; i++) {
 		from[i] = fcntl(from[i], F_DUPFD_CLOEXEC, 10);
 		if (from[i] < 0)
 			return -errno;
 	}
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < FDS_LEN; i++)
 		if (dup2(from[i], CHANNEL_FD + i) < 0)
 			return -errno;
-	return close_range(TRASH_FD + 1, ~0u, 0) < 0 ? -errno : 0;
+	return close_range(CHANNEL_FD + FDS_LEN, ~0u, 0) < 0 ? -errno : 0;
 }
 
 void keeper_init(struct keeper *k, struct loop *loop)
@@ -115,7 +145,7 @@ void keeper_init(struct keeper *k, struct loop *loop)
 	*k = (struct keeper){.loop = loop, .socket.fd = -1};
 }
 
-int keeper_start(struct keeper *k, int runs_fd, int trash_fd, struct err *e)
+int keeper_start(struct keeper *k, const struct disk *d, struct err *e)
 {
 	int pair[2];
 
@@ -124,7 +154,7 @@ int keeper_start(struct keeper *k, int runs_fd, int trash_fd, struct err *e)
 	k->generation++;
 	pid_t pid = fork();
 	if (pid == 0) {
-		if (keep_descriptors(pair[1], runs_fd, trash_fd) < 0)
+		if (keep_descriptors(pair[1], d) < 0)
 			_exit(1);
 		keeper_main(k->generation);
 	}
@@ -196,6 +226,16 @@ void keeper_remove(struct keeper *k, const char *name)
 {
 	tell(k, KEEPER_REMOVE, name);
 	ask_for_spares(k);
+}
+
+void keeper_empty_trash(struct keeper *k)
+{
+	tell(k, KEEPER_REMOVE, "");
+}
+
+void keeper_sync(struct keeper *k, const char *id)
+{
+	tell(k, KEEPER_SYNC, id);
 }
 
 bool keeper_reaped(struct keeper *k, pid_t pid)

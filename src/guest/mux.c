@@ -93,6 +93,11 @@ static size_t out_len(const struct mux *m)
 	return m->out.len - m->out_start;
 }
 
+bool mux_is_amid_frame(const struct mux *m)
+{
+	return m->syncing || in_len(m) > 0;
+}
+
 bool mux_has_room(const struct mux *m)
 {
 	return out_len(m) < MUX_OUT_ROOM;
@@ -121,6 +126,25 @@ void mux_reply(struct mux *m, enum agent_type type, uint32_t stream, const struc
 	buf_init(&b, 1024);
 	agent_reply_encode(&b, r);
 	mux_send_buf(m, type, stream, &b);
+}
+
+void *mux_begin(struct mux *m, size_t max)
+{
+	unsigned char *at = buf_extend(&m->out, FRAME_HEADER_SIZE + max);
+
+	return at ? at + FRAME_HEADER_SIZE : NULL;
+}
+
+void mux_end(struct mux *m, size_t max, enum agent_type type, uint32_t stream, size_t len)
+{
+	m->out.len -= max - len;
+	frame_header(m->out.data + m->out.len - len - FRAME_HEADER_SIZE, (uint16_t)type, stream,
+		m->epoch, len);
+}
+
+void mux_cancel(struct mux *m, size_t max)
+{
+	m->out.len -= FRAME_HEADER_SIZE + max;
 }
 
 int mux_flush(struct mux *m)

@@ -48,11 +48,19 @@ int mux_fill(struct mux *m);
  * -EPROTO once when the place is lost. */
 int mux_next(struct mux *m, struct frame *ret) must_check;
 
+/* A part of a frame is there, so that the rest can be expected. */
+bool mux_is_amid_frame(const struct mux *m);
+
 bool mux_has_room(const struct mux *m);
 void mux_send(struct mux *m, enum agent_type type, uint32_t stream, const void *data, size_t len);
 /* A frame with the content of an encoder; a failed buffer sends nothing. */
 void mux_send_buf(struct mux *m, enum agent_type type, uint32_t stream, const struct buf *b);
 void mux_reply(struct mux *m, enum agent_type type, uint32_t stream, const struct agent_reply *r);
+/* A frame that is filled in place: mux_begin() gives room for max bytes of payload, or NULL; the
+ * next call is mux_end() with how many there are, or mux_cancel(). */
+void *mux_begin(struct mux *m, size_t max);
+void mux_end(struct mux *m, size_t max, enum agent_type type, uint32_t stream, size_t len);
+void mux_cancel(struct mux *m, size_t max);
 /* Writes as much as the port takes. 1: something was written; 0: nothing to do or not possible. */
 int mux_flush(struct mux *m);
 bool mux_flushed(const struct mux *m);

@@ -56,13 +56,17 @@ static int read_reports(int fd, struct err *e)
 {
 	int64_t deadline = clock_mono_ms() + REHEARSAL_MS;
 	struct container_report m;
+	struct container_started fds;
 
 	for (;;) {
 		struct pollfd p = {.fd = fd, .events = POLLIN};
 
 		if (poll(&p, 1, clock_left_ms(deadline)) <= 0)
 			return err_set(e, ERR_TIMEOUT, ETIMEDOUT, "no report from the container");
-		if (read(fd, &m, sizeof(m)) != (ssize_t)sizeof(m))
+		int n = container_report_receive(fd, &m, &fds);
+		(void)fd_close(fds.program);
+		(void)fd_close(fds.terminal);
+		if (n <= 0)
 			return err_set(e, ERR_IO, EIO, "the container was lost");
 		if (m.event == CONTAINER_FAILED)
 			return err_set(e, ERR_IO, EIO, "%.200s", m.reply.text);
@@ -78,28 +82,24 @@ static int read_reports(int fd, struct err *e)
 static int run_container(int cgroup_fd, struct err *e)
 {
 	char *argv[] = {(char[]){"/program"}, NULL}, *env[] = {(char[]){"HOME=/"}, NULL};
-	struct agent_run run = {.id = (char[]){ID},
-		.hostname = (char[]){"rehearsal"},
-		.user = (char[]){""},
-		.cwd = (char[]){"/"},
-		.argv = argv,
-		.env = env};
-	int report[2];
+	int report[2], r;
 	cleanup_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
-	if (null < 0 || pipe2(report, O_CLOEXEC) < 0)
-		return err_errno(e, errno, "descriptors");
-	struct container c = {.run = &run,
+	if (null < 0)
+		return err_errno(e, errno, "/dev/null");
+	if ((r = container_report_pair(report, e)) < 0)
+		return r;
+	struct container c = {.program = {.user = "", .cwd = "/", .argv = argv, .env = env},
 		.image_dir = STAGE "/image",
 		.disk_dir = STAGE "/run",
-		.hostname = run.hostname,
+		.hostname = "rehearsal",
 		.machine_id = "",
 		.cgroup_fd = cgroup_fd,
 		.stdio = {null, null, null},
 		.report_fd = report[1]};
 	pid_t pid = container_start(&c, e);
 	(void)fd_close(report[1]);
-	int r = pid < 0 ? pid : read_reports(report[0], e);
+	r = pid < 0 ? pid : read_reports(report[0], e);
 	(void)fd_close(report[0]);
 	if (r < 0)
 		return r;

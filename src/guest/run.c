@@ -4,13 +4,12 @@
 #include "../base/clock.h"
 #include "../base/fd.h"
 #include "../base/log.h"
-#include "boot.h"
 #include "container.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -18,10 +17,12 @@
 
 /* Frames of output that one run may send in a round. */
 #define OUTPUTS_A_STEP 2
+/* As a shell names the end by SIGKILL. */
+#define CODE_KILLED (128u + SIGKILL)
 
 static void run_reset(struct run *r)
 {
-	*r = (struct run){.program_pidfd = -1, .cgroup_fd = -1, .deadline_ms = -1};
+	*r = (struct run){.child = 0, .program_pidfd = -1, .cgroup_fd = -1, .deadline_ms = -1};
 	r->report.fd = r->in.pipe.fd = r->out[0].pipe.fd = r->out[1].pipe.fd = -1;
 }
 
@@ -31,153 +32,61 @@ void runs_init(struct runs *rs)
 		run_reset(&rs->run[i]);
 }
 
-static struct run *find_run(struct runs *rs, uint32_t stream)
+struct run *run_new(struct runs *rs, enum run_kind kind, uint32_t stream)
 {
+	struct err e;
+
 	for (size_t i = 0; i < RUNS_MAX; i++) {
 		struct run *r = &rs->run[i];
 
-		if (r->state != RUN_FREE && !r->orphan && r->stream == stream)
-			return r;
+		if (r->state != RUN_FREE)
+			continue;
+		run_reset(r);
+		r->kind = kind;
+		r->state = RUN_STARTING;
+		r->client = (struct run_client){.present = true, .stream = stream};
+		rs->active[rs->active_len++] = r;
+		return r;
 	}
+	(void)err_set(&e, ERR_LIMIT, EAGAIN,
+		"the sandbox has %d runs and execs already, which is the limit", RUNS_MAX);
+	run_send_failed(rs, stream, &e);
 	return NULL;
 }
 
-static struct run *find_free(struct runs *rs)
+static void kill_tree(struct run *r)
 {
-	for (size_t i = 0; i < RUNS_MAX; i++)
-		if (rs->run[i].state == RUN_FREE)
-			return &rs->run[i];
-	return NULL;
+	int n = 0;
+
+	if (r->cgroup_fd >= 0)
+		n = cgroup_kill(r->cgroup_fd);
+	else if (r->child > 0 && kill(r->child, SIGKILL) < 0)
+		n = -errno;
+	if (n < 0 && n != -ENODEV)
+		log_warn("kill a run: %s", strerror(-n));
 }
 
-static void send_failed(struct runs *rs, uint32_t stream, const struct err *e)
-{
-	struct agent_reply m = {.status = (uint32_t)-err_code(e), .fail = AGENT_FAIL_SETUP};
-
-	(void)snprintf(m.text, sizeof(m.text), "%.*s", AGENT_TEXT_MAX - 1, e->what);
-	mux_reply(rs->mux, AGENT_RUN_FAILED, stream, &m);
-}
-
-static bool is_id(const char *s)
-{
-	return strlen(s) == RUN_ID_SIZE - 1 &&
-	       strspn(s, "0123456789abcdefghijklmnopqrstuvwxyz") == RUN_ID_SIZE - 1;
-}
-
-/* Cgroup, folders, pipes and the child. What was made before a failure is left to runs_clean(). */
-static int start(struct runs *rs, struct run *r, struct agent_run *m, struct err *e)
-{
-	struct cgroup_limits limits = {.memory_bytes = m->memory_bytes, .pids = m->pids};
-	char image_dir[128], disk_dir[64];
-	int child[3] = {-1, -1, -1};
-	int report[2] = {-1, -1};
-	int n;
-
-	r->cgroup_fd = cgroup_create(rs->cgroups, m->id, &limits, e);
-	if (r->cgroup_fd < 0)
-		return r->cgroup_fd;
-	n = keeper_take(rs->keeper, rs->disk->runs_fd, r->folder, e);
-	if (n < 0)
-		return n;
-	(void)snprintf(image_dir, sizeof(image_dir), PATH_IMAGES "/%s", m->image);
-	(void)snprintf(disk_dir, sizeof(disk_dir), PATH_DISK "/runs/%s", r->folder);
-	n = run_streams_open(rs, r, m->flags & AGENT_STDIN_OPEN, child, e);
-	if (n >= 0 && pipe2(report, O_CLOEXEC | O_NONBLOCK) < 0)
-		n = err_errno(e, errno, "pipe");
-	if (n >= 0) {
-		struct container c = {.run = m,
-			.image_dir = image_dir,
-			.disk_dir = disk_dir,
-			.hostname = *m->hostname ? m->hostname : rs->hostname,
-			.machine_id = rs->machine_id,
-			.cgroup_fd = r->cgroup_fd,
-			.stdio = {child[0], child[1], child[2]},
-			.report_fd = report[1]};
-		n = container_start(&c, e);
-		r->init = n < 0 ? 0 : n;
-	}
-	for (size_t i = 0; i < 3; i++)
-		(void)fd_close(child[i]);
-	(void)fd_close(report[1]);
-	if (n >= 0)
-		return loop_watch(rs->loop, &r->report, report[0], WATCH_READ, e);
-	(void)fd_close(report[0]);
-	return n;
-}
-
-static int check(struct runs *rs, const struct agent_run *m, struct err *e)
-{
-	if (!is_id(m->id))
-		return err_set(e, ERR_INVALID, EINVAL, "not the id of a run");
-	if (m->memory_bytes > 0 && m->memory_bytes < CGROUP_MEMORY_MIN)
-		return err_set(e, ERR_INVALID, EINVAL,
-			"the memory limit is below the minimum of %u MB", CGROUP_MEMORY_MIN >> 20);
-	if (strlen(m->hostname) > 64)
-		return err_set(e, ERR_INVALID, EINVAL, "the hostname has more than 64 bytes");
-	for (size_t i = 0; i < RUNS_MAX; i++)
-		if (rs->run[i].state != RUN_FREE && strcmp(rs->run[i].id, m->id) == 0)
-			return err_set(e, ERR_EXISTS, EEXIST, "run %s exists", m->id);
-	return 0;
-}
-
-void runs_start(struct runs *rs, uint32_t stream, struct agent_run *m)
-{
-	struct run *r = find_free(rs);
-	struct err e;
-
-	if (find_run(rs, stream)) {
-		log_warn("a second RUN on stream %u was ignored", stream);
-		return;
-	}
-	if (!r)
-		(void)err_set(&e, ERR_LIMIT, EAGAIN,
-			"the sandbox has %d runs already, which is the limit", RUNS_MAX);
-	if (!r || check(rs, m, &e) < 0)
-		return send_failed(rs, stream, &e);
-	run_reset(r);
-	r->state = RUN_STARTING;
-	r->stream = stream;
-	memcpy(r->id, m->id, sizeof(r->id));
-	if (m->timeout_ms > 0 && m->timeout_ms <= INT64_MAX / 2)
-		r->deadline_ms = clock_mono_ms() + (int64_t)m->timeout_ms;
-	if (start(rs, r, m, &e) < 0) {
-		send_failed(rs, stream, &e);
-		r->state = r->init > 0 ? RUN_FAILED : RUN_OVER;
-		if (r->init > 0)
-			(void)!cgroup_kill(r->cgroup_fd);
-	}
-}
-
-/* Ends the whole tree. What follows comes through runs_reaped(). */
-static void force(struct run *r, enum agent_end how)
+void run_force(struct run *r, enum agent_end how)
 {
 	if (r->forced || r->state == RUN_FREE || r->state == RUN_OVER)
 		return;
 	r->forced = true;
 	r->how = how;
 	r->deadline_ms = -1;
-	if (r->state == RUN_DRAINING)
-		return;
-	int n = cgroup_kill(r->cgroup_fd);
-	if (n < 0)
-		log_warn("kill run %s: %s", r->id, strerror(-n));
+	if (r->state != RUN_DRAINING && r->state != RUN_WAITING)
+		kill_tree(r);
 }
 
-/* To the program itself, by a descriptor that init holds: it can be no other process. */
+/* By a descriptor: it can be no other process. */
 static void signal_program(const struct run *r, int signal)
 {
-	if (r->state != RUN_RUNNING || r->init <= 0)
-		return;
-	cleanup_fd int init = (int)syscall(SYS_pidfd_open, r->init, 0);
-	cleanup_fd int program =
-		init < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, init, r->program_pidfd, 0);
-	if (program >= 0)
-		(void)syscall(SYS_pidfd_send_signal, program, signal, NULL, 0);
+	if (r->state == RUN_RUNNING && r->program_pidfd >= 0)
+		(void)syscall(SYS_pidfd_send_signal, r->program_pidfd, signal, NULL, 0);
 }
 
-static void on_signal(struct run *r, int signal)
+void run_signal(struct run *r, int signal)
 {
-	if (r->state == RUN_STARTING)
+	if (r->state == RUN_STARTING || r->state == RUN_WAITING)
 		r->pending_signals |= 1ull << (signal - 1);
 	else
 		signal_program(r, signal);
@@ -191,57 +100,95 @@ static void deliver_pending(struct run *r)
 	r->pending_signals = 0;
 }
 
-void runs_frame(struct runs *rs, const struct frame *f)
+static void set_over(struct runs *rs, struct run *r)
 {
-	struct run *r = find_run(rs, f->stream);
-	struct cursor c;
-
-	if (!r)
-		return;
-	cursor_init(&c, f->payload, f->len);
-	switch (f->type) {
-	case AGENT_SIGNAL: {
-		uint32_t signal = cursor_u32(&c);
-		if (cursor_done(&c) && signal >= 1 && signal <= 64)
-			on_signal(r, (int)signal);
-		return;
-	}
-	case AGENT_KILL:
-		return force(r, AGENT_END_KILLED);
-	case AGENT_STDIN:
-		if (run_stdin_data(rs, r, f) < 0) {
-			log_warn("run %s was sent more stdin than granted", r->id);
-			force(r, AGENT_END_KILLED);
-		}
-		return;
-	case AGENT_STDIN_EOF:
-		r->in.eof = true;
-		return;
-	case AGENT_WINDOW:
-		return run_window(r, f);
-	default:
-		return;
-	}
+	r->state = RUN_OVER;
+	rs->any_over = true;
 }
 
-static void on_failed(struct runs *rs, struct run *r, struct agent_reply *reply)
+/* It never ran. An ATTACH that waits for it is told what a shell would say. */
+static void on_failed(struct runs *rs, struct run *r, const struct agent_reply *reply)
 {
-	/* Written by init, which is ours; the text is closed all the same. */
-	reply->text[AGENT_TEXT_MAX - 1] = '\0';
-	if (!r->orphan)
-		mux_reply(rs->mux, AGENT_RUN_FAILED, r->stream, reply);
+	r->exit = (struct agent_exit){.how = AGENT_END_EXITED,
+		.code = reply->fail == AGENT_FAIL_NOT_FOUND  ? 127
+			: reply->fail == AGENT_FAIL_NOT_EXEC ? 126
+							     : 125};
+	if (r->client.attached)
+		run_client_end(rs, r, &r->exit);
+	else if (r->client.present)
+		mux_reply(rs->mux, AGENT_RUN_FAILED, r->client.stream, reply);
+	r->client.present = false;
 	r->state = RUN_FAILED;
+	if (r->kind == RUN_PROGRAM && r->container) {
+		r->container->is.state = AGENT_CONTAINER_ENDED;
+		r->container->is.exit = r->exit;
+	}
+	if (r->child == 0)
+		set_over(rs, r);
 }
 
-/* No process of the run is left that could write: only what the pipes hold is still to come. */
+void run_fail(struct runs *rs, struct run *r, const struct err *e)
+{
+	struct agent_reply m = {.status = (uint32_t)-err_code(e), .fail = AGENT_FAIL_SETUP};
+
+	(void)snprintf(m.text, sizeof(m.text), "%.*s", AGENT_TEXT_MAX - 1, e->what);
+	on_failed(rs, r, &m);
+}
+
+static bool had_oom_kill(const struct run *r)
+{
+	return r->cgroup_fd >= 0 && r->container &&
+	       cgroup_oom_kills(r->container->cgroup_fd) > r->oom_kills;
+}
+
+static struct agent_exit exit_of(const struct run *r)
+{
+	struct agent_exit m = {.how = AGENT_END_SIGNALED, .code = SIGKILL};
+	bool by_itself = r->has_status && WIFEXITED(r->status);
+
+	if (by_itself) {
+		m.how = AGENT_END_EXITED;
+		m.code = (uint32_t)WEXITSTATUS(r->status);
+	} else if (WIFSIGNALED(r->status)) {
+		m.code = (uint32_t)WTERMSIG(r->status);
+	}
+	if (r->forced && !by_itself)
+		m.how = r->how;
+	m.oom = (by_itself ? m.code == CODE_KILLED : m.code == SIGKILL && !r->forced) &&
+		had_oom_kill(r);
+	return m;
+}
+
+/* No process is left that could write: only what the pipes hold is still to come. */
 static void begin_drain(struct run *r)
 {
+	r->exit = exit_of(r);
 	r->state = RUN_DRAINING;
 	r->deadline_ms = -1;
 	run_streams_drain(r);
 }
 
-static void on_report(struct runs *rs, struct run *r, struct container_report *m)
+static void on_started(struct runs *rs, struct run *r, struct container_started *fds)
+{
+	struct err e;
+
+	r->state = RUN_RUNNING;
+	r->program_pidfd = fd_take(&fds->program);
+	if (r->flags & AGENT_TTY && run_streams_terminal(rs, r, fd_take(&fds->terminal), &e) < 0)
+		log_warn("terminal of a run: %s", e.what);
+	if (r->kind == RUN_PROGRAM) {
+		r->container->is.state = AGENT_CONTAINER_RUNNING;
+		container_changed(rs->containers, r->container);
+	}
+	if (r->client.present && !r->client.attached)
+		mux_send(rs->mux, AGENT_RUN_STARTED, r->client.stream, NULL, 0);
+	deliver_pending(r);
+	if (r->pending_detach)
+		run_detach(rs, r);
+}
+
+static void on_report(
+	struct runs *rs, struct run *r, struct container_report *m, struct container_started *fds)
 {
 	switch ((enum container_event)m->event) {
 	case CONTAINER_FAILED:
@@ -249,13 +196,8 @@ static void on_report(struct runs *rs, struct run *r, struct container_report *m
 			on_failed(rs, r, &m->reply);
 		return;
 	case CONTAINER_STARTED:
-		if (r->state != RUN_STARTING)
-			return;
-		r->state = RUN_RUNNING;
-		r->program_pidfd = m->value;
-		if (!r->orphan)
-			mux_send(rs->mux, AGENT_RUN_STARTED, r->stream, NULL, 0);
-		deliver_pending(r);
+		if (r->state == RUN_STARTING)
+			on_started(rs, r, fds);
 		return;
 	case CONTAINER_ENDED:
 		if (r->state != RUN_RUNNING)
@@ -270,20 +212,21 @@ static void on_report(struct runs *rs, struct run *r, struct container_report *m
 static int step_report(struct runs *rs, struct run *r)
 {
 	struct container_report m;
+	struct container_started fds;
 
 	if (!r->report.readable)
 		return 0;
-	ssize_t n = read(r->report.fd, &m, sizeof(m));
-	if (n == (ssize_t)sizeof(m)) {
-		on_report(rs, r, &m);
-		return 1;
-	}
-	if (n >= 0 || errno != EINTR)
+	int n = container_report_receive(r->report.fd, &m, &fds);
+	if (n > 0)
+		on_report(rs, r, &m, &fds);
+	else
 		r->report.readable = false;
-	return 0;
+	(void)fd_close(fds.program);
+	(void)fd_close(fds.terminal);
+	return n > 0;
 }
 
-/* init ended without having reported what became of the program: somebody killed it. */
+/* The child ended without having reported what became of the program: somebody killed it. */
 static void on_lost(struct runs *rs, struct run *r, int status)
 {
 	struct err e;
@@ -292,67 +235,95 @@ static void on_lost(struct runs *rs, struct run *r, int status)
 	if (r->state == RUN_RUNNING || r->forced)
 		return begin_drain(r);
 	(void)err_set(&e, ERR_IO, EIO, "the container ended while it was set up%s",
-		cgroup_oom_killed(r->cgroup_fd) ? ": out of memory" : "");
-	if (!r->orphan)
-		send_failed(rs, r->stream, &e);
-	r->state = RUN_OVER;
+		had_oom_kill(r) ? ": out of memory" : "");
+	run_fail(rs, r, &e);
+}
+
+/* What an exec left behind is the container's from now on. */
+static void leave_container(struct run *r)
+{
+	struct container_entry *c = r->container;
+
+	r->container = NULL;
+	r->cgroup_fd = fd_close(r->cgroup_fd);
+	if (!c)
+		return;
+	if (r->exec_number == 0)
+		return container_unpin(c);
+	c->helpers--;
+	if (c->cgroup_fd >= 0 && cgroup_remove_exec(c->cgroup_fd, r->exec_number) < 0)
+		c->leftovers = true;
+	else if (c->cgroup_fd >= 0 && c->leftovers)
+		c->leftovers = cgroup_sweep_execs(c->cgroup_fd);
+	container_unpin(c);
+}
+
+static void reap(struct runs *rs, struct run *r, int status)
+{
+	r->child = 0;
+	r->report.readable = true;
+	while (step_report(rs, r))
+		;
+	if (r->state == RUN_STARTING || r->state == RUN_RUNNING)
+		on_lost(rs, r, status);
+	if (r->state == RUN_FAILED)
+		set_over(rs, r);
+	if (r->kind == RUN_PROGRAM)
+		r->container->init = 0;
+	else
+		leave_container(r);
+	rs->any_over = true;
 }
 
 bool runs_reaped(struct runs *rs, pid_t pid, int status)
 {
-	for (size_t i = 0; i < RUNS_MAX; i++) {
-		struct run *r = &rs->run[i];
-
-		if (r->state == RUN_FREE || r->init != pid)
+	for (size_t i = 0; i < rs->active_len; i++) {
+		if (rs->active[i]->child != pid)
 			continue;
-		r->init = 0;
-		r->report.readable = true;
-		while (step_report(rs, r))
-			;
-		if (r->state == RUN_FAILED)
-			r->state = RUN_OVER;
-		else if (r->state == RUN_STARTING || r->state == RUN_RUNNING)
-			on_lost(rs, r, status);
+		reap(rs, rs->active[i], status);
 		return true;
 	}
 	return false;
 }
 
-static void send_exit(struct runs *rs, struct run *r)
+/* All was delivered. */
+static void finish(struct runs *rs, struct run *r)
 {
-	struct agent_exit m = {.how = AGENT_END_SIGNALED, .code = SIGKILL};
-	cleanup_buf struct buf b = {0};
-	bool by_itself = r->has_status && WIFEXITED(r->status);
+	struct container_entry *c = r->container;
 
-	buf_init(&b, 64);
-	if (by_itself) {
-		m.how = AGENT_END_EXITED;
-		m.code = (uint32_t)WEXITSTATUS(r->status);
-	} else if (WIFSIGNALED(r->status)) {
-		m.code = (uint32_t)WTERMSIG(r->status);
-	}
-	if (r->forced && !by_itself)
-		m.how = r->how;
-	m.oom = !by_itself && m.code == SIGKILL && cgroup_oom_killed(r->cgroup_fd);
-	r->state = RUN_OVER;
-	if (r->orphan)
+	run_client_end(rs, r, &r->exit);
+	set_over(rs, r);
+	if (r->kind != RUN_PROGRAM)
 		return;
-	agent_exit_encode(&b, &m);
-	mux_send_buf(rs->mux, AGENT_RUN_EXIT, r->stream, &b);
+	bool ran = c->is.state == AGENT_CONTAINER_RUNNING;
+	c->is.state = AGENT_CONTAINER_ENDED;
+	c->is.exit = r->exit;
+	container_log_close(&c->log);
+	if (!ran)
+		return;
+	c->is.ended_ns = (uint64_t)clock_wall_ns();
+	if (!container_is_kept(c))
+		return;
+	container_changed(rs->containers, c);
+	cleanup_buf struct buf b = {0};
+	buf_init(&b, 4096);
+	agent_container_encode(&b, &c->is);
+	mux_send_buf(rs->mux, AGENT_ENDED, 0, &b);
 }
 
-static int step_run(struct runs *rs, struct run *r)
+static int step_run(struct runs *rs, struct run *r, int64_t now_ms)
 {
-	int progress = step_report(rs, r);
+	int progress = r->state == RUN_WAITING ? run_waiting_step(rs, r) : step_report(rs, r);
 
-	if (r->deadline_ms >= 0 && clock_left_ms(r->deadline_ms) == 0)
-		force(r, AGENT_END_TIMEOUT);
+	if (r->deadline_ms >= 0 && r->deadline_ms <= now_ms)
+		run_force(r, AGENT_END_TIMEOUT);
 	if (r->state == RUN_RUNNING)
 		progress |= run_stdin_step(rs, r);
-	for (int i = 0; i < OUTPUTS_A_STEP; i++)
-		progress |= run_output_step(rs, r, 0) | run_output_step(rs, r, 1);
+	if (r->state == RUN_RUNNING || r->state == RUN_DRAINING)
+		for (int i = 0; i < OUTPUTS_A_STEP; i++)
+			progress |= run_output_step(rs, r, 0) | run_output_step(rs, r, 1);
 	if (r->state == RUN_DRAINING && r->out[0].ended && r->out[1].ended) {
-		send_exit(rs, r);
+		finish(rs, r);
 		progress = 1;
 	}
 	return progress;
@@ -360,83 +331,138 @@ static int step_run(struct runs *rs, struct run *r)
 
 int runs_step(struct runs *rs)
 {
+	int64_t now_ms = runs_deadline_ms(rs) < 0 ? 0 : clock_mono_ms();
 	int progress = 0;
 
-	for (size_t i = 0; i < RUNS_MAX; i++) {
-		struct run *r = &rs->run[(rs->turn + i) % RUNS_MAX];
+	for (size_t i = 0; i < rs->active_len; i++) {
+		struct run *r = rs->active[(rs->turn + i) % rs->active_len];
 
-		if (r->state != RUN_FREE && r->state != RUN_OVER)
-			progress |= step_run(rs, r);
+		if (r->state != RUN_OVER)
+			progress |= step_run(rs, r, now_ms);
 	}
-	rs->turn = (rs->turn + 1) % RUNS_MAX;
+	if (rs->active_len > 0)
+		rs->turn = (rs->turn + 1) % rs->active_len;
 	return progress;
+}
+
+/* The container has no process any more: what is kept of it, if anything, is on the disk. */
+static void clean_container(struct runs *rs, struct container_entry *c)
+{
+	uint32_t removing = c->removing;
+	bool ran = c->is.ended_ns > 0;
+	struct agent_reply done = {0};
+
+	c->run = NULL;
+	if (container_is_kept(c) && ran && !removing)
+		return container_processes_gone(rs->containers, c);
+	containers_remove(rs->containers, c);
+	if (removing)
+		mux_reply(rs->mux, AGENT_REPLY, removing, &done);
 }
 
 static void clean(struct runs *rs, struct run *r)
 {
-	int n;
-
 	run_streams_close(rs, r);
 	loop_unwatch(rs->loop, &r->report);
-	r->cgroup_fd = fd_close(r->cgroup_fd);
-	n = cgroup_remove(rs->cgroups, r->id);
-	if (n < 0)
-		log_warn("remove the control group of %s: %s", r->id, strerror(-n));
-	if (*r->folder)
-		keeper_remove(rs->keeper, r->folder);
+	r->program_pidfd = fd_close(r->program_pidfd);
+	if (r->request)
+		agent_exec_release(r->request);
+	free(r->request);
+	if (r->kind != RUN_PROGRAM)
+		leave_container(r);
+	else if (r->container)
+		clean_container(rs, r->container);
 	run_reset(r);
+}
+
+/* The parents of execs leave a container's cgroup a moment after its own processes. */
+static bool is_done(const struct run *r)
+{
+	return r->state == RUN_OVER && r->child == 0 &&
+	       !(r->kind == RUN_PROGRAM && r->container && r->container->helpers > 0);
 }
 
 void runs_clean(struct runs *rs)
 {
-	for (size_t i = 0; i < RUNS_MAX; i++)
-		if (rs->run[i].state == RUN_OVER && rs->run[i].init == 0)
-			clean(rs, &rs->run[i]);
+	size_t kept = 0;
+
+	if (!rs->any_over)
+		return;
+	rs->any_over = false;
+	for (size_t i = 0; i < rs->active_len; i++) {
+		struct run *r = rs->active[i];
+
+		if (is_done(r))
+			clean(rs, r);
+		else
+			rs->active[kept++] = r;
+	}
+	rs->active_len = kept;
 }
 
 int64_t runs_deadline_ms(const struct runs *rs)
 {
 	int64_t first = -1;
 
-	for (size_t i = 0; i < RUNS_MAX; i++) {
-		const struct run *r = &rs->run[i];
+	for (size_t i = 0; i < rs->active_len; i++) {
+		int64_t deadline = rs->active[i]->deadline_ms;
 
-		if (r->state != RUN_FREE && r->deadline_ms >= 0 &&
-			(first < 0 || r->deadline_ms < first))
-			first = r->deadline_ms;
+		if (deadline >= 0 && (first < 0 || deadline < first))
+			first = deadline;
 	}
 	return first;
 }
 
-void runs_orphan_all(struct runs *rs)
+void runs_forget_clients(struct runs *rs)
 {
-	for (size_t i = 0; i < RUNS_MAX; i++) {
-		struct run *r = &rs->run[i];
+	for (size_t i = 0; i < rs->active_len; i++) {
+		struct run *r = rs->active[i];
+		bool stays = r->flags & AGENT_TTY ||
+			     (r->kind == RUN_PROGRAM && container_is_kept(r->container));
 
-		if (r->state == RUN_FREE)
+		r->client.present = false;
+		if (r->kind == RUN_COPY)
+			run_force(r, AGENT_END_KILLED);
+		if (stays)
 			continue;
-		r->orphan = true;
 		r->in.eof = true;
 		buf_reset(&r->in.data);
 	}
 }
 
+size_t runs_running(void *ctx, uint32_t serial, pid_t *ret, size_t max, bool *ret_starting)
+{
+	const struct runs *rs = ctx;
+	size_t n = 0;
+
+	*ret_starting = false;
+	for (size_t i = 0; i < rs->active_len; i++) {
+		const struct run *r = rs->active[i];
+
+		if (r->kind != RUN_PROGRAM || r->child <= 0 ||
+			r->container->mounts_serial >= serial)
+			continue;
+		if (r->state == RUN_STARTING)
+			*ret_starting = true;
+		else if (r->state == RUN_RUNNING && n < max)
+			ret[n++] = r->child;
+	}
+	return n;
+}
+
 void runs_signal_all(struct runs *rs, int signal)
 {
-	for (size_t i = 0; i < RUNS_MAX; i++)
-		on_signal(&rs->run[i], signal);
+	for (size_t i = 0; i < rs->active_len; i++)
+		run_signal(rs->active[i], signal);
 }
 
 void runs_kill_all(struct runs *rs)
 {
-	for (size_t i = 0; i < RUNS_MAX; i++)
-		force(&rs->run[i], AGENT_END_KILLED);
+	for (size_t i = 0; i < rs->active_len; i++)
+		run_force(rs->active[i], AGENT_END_KILLED);
 }
 
 bool runs_any(const struct runs *rs)
 {
-	for (size_t i = 0; i < RUNS_MAX; i++)
-		if (rs->run[i].state != RUN_FREE)
-			return true;
-	return false;
+	return rs->active_len > 0;
 }

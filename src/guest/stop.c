@@ -17,11 +17,14 @@ void stop_begin(struct stop *s, uint32_t stream, struct runs *runs)
 	runs_signal_all(runs, SIGTERM);
 }
 
-static void close_disk(struct stop *s, struct disk *disk, struct keeper *keeper, struct mux *mux)
+static void close_disk(struct stop *s, struct runs *runs, struct sessions *sessions,
+	struct disk *disk, struct keeper *keeper, struct mux *mux)
 {
 	struct agent_reply reply = {0};
 	struct err e;
 
+	sessions_end_all(sessions);
+	containers_close(runs->containers);
 	keeper_kill(keeper);
 	int r = disk_unmount(disk, &e);
 	if (r < 0) {
@@ -33,8 +36,8 @@ static void close_disk(struct stop *s, struct disk *disk, struct keeper *keeper,
 	s->deadline_ms = clock_mono_ms() + STOP_KILL_MS;
 }
 
-void stop_step(struct stop *s, struct runs *runs, struct disk *disk, struct keeper *keeper,
-	struct mux *mux)
+void stop_step(struct stop *s, struct runs *runs, struct sessions *sessions,
+	struct fs_mounts *mounts, struct disk *disk, struct keeper *keeper, struct mux *mux)
 {
 	bool late = s->state != STOP_NONE && clock_left_ms(s->deadline_ms) == 0;
 
@@ -44,8 +47,14 @@ void stop_step(struct stop *s, struct runs *runs, struct disk *disk, struct keep
 		s->deadline_ms = clock_mono_ms() + STOP_KILL_MS;
 		late = false;
 	}
-	if (s->state == STOP_KILL && (late || !runs_any(runs)))
-		close_disk(s, disk, keeper, mux);
+	if (s->state == STOP_KILL && (late || !runs_any(runs))) {
+		s->state = STOP_MOUNTS;
+		s->deadline_ms = -1;
+	}
+	if (s->state == STOP_MOUNTS)
+		fs_mounts_close(mounts);
+	if (s->state == STOP_MOUNTS && !fs_mounts_any(mounts))
+		close_disk(s, runs, sessions, disk, keeper, mux);
 	if (s->state != STOP_REPLIED)
 		return;
 	(void)mux_flush(mux);

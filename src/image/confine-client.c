@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "confine-client.h"
 
-#include "landlock.h"
-
 #include "../base/install.h"
+#include "../base/landlock.h"
 #include "../base/log.h"
 
 #include <errno.h>

@@ -71,7 +71,7 @@ enum agent_type {
 	AGENT_PING = 11,	/* request */
 	/* Sessions beside RUN; their messages are in proto/agent-session.h. */
 	AGENT_EXEC = 12,   /* struct agent_exec: a program in a running container */
-	AGENT_ATTACH = 13, /* struct agent_image: the streams of a running container */
+	AGENT_ATTACH = 13, /* struct agent_attach: the streams of a running container */
 	AGENT_LOGS = 14,   /* struct agent_logs: records of proto/log.h as STDOUT */
 	AGENT_WAIT = 15,   /* struct agent_ref: a container's end; RUN_EXIT is its own */
 	AGENT_LIST = 16,   /* empty; a CONTAINER frame each, then RUN_EXIT */

@@ -226,6 +226,19 @@ int catalog_sandbox_set_state(struct catalog *c, const char *id, enum sandbox_st
 	return r == 0 ? sandbox_gone(id, e) : r < 0 ? r : 0;
 }
 
+int catalog_sandbox_set_spec(struct catalog *c, const char *id, const char *spec, struct err *e)
+{
+	cleanup_txn struct txn t = {0};
+	int r = txn_begin(&t, c, e);
+
+	if (r < 0)
+		return r;
+	r = db_run(c, "UPDATE sandbox SET spec = ?2 WHERE id = ?1", ARGS(TEXT(id), TEXT(spec)), e);
+	if (r <= 0)
+		return r == 0 ? sandbox_gone(id, e) : r;
+	return txn_commit(&t, e);
+}
+
 int catalog_sandbox_next_epoch(struct catalog *c, const char *id, uint32_t *ret, struct err *e)
 {
 	cleanup_txn struct txn t = {0};

@@ -69,6 +69,9 @@ int catalog_sandbox_list(struct catalog *c, struct sandbox_rows *ret, struct err
  * SANDBOX_REMOVING, else a sweep by another client may get there first. */
 int catalog_sandbox_set_state(struct catalog *c, const char *id, enum sandbox_state state,
 	const char *crash, struct err *e) must_check;
+/* spec: JSON as spec_encode() makes it. For who holds the sandbox's lock. */
+int catalog_sandbox_set_spec(
+	struct catalog *c, const char *id, const char *spec, struct err *e) must_check;
 /* Allots epoch + 1 for a VM that is about to be restored. */
 int catalog_sandbox_next_epoch(
 	struct catalog *c, const char *id, uint32_t *ret, struct err *e) must_check;

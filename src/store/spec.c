@@ -40,13 +40,18 @@ const char *egress_mode_name(enum egress_mode m)
 
 void spec_init(struct spec *s)
 {
-	*s = (struct spec){.cpus = 2, .memory_mb = 2048, .disk_gb = 16, .egress = EGRESS_DENY};
+	*s = (struct spec){.cpus = 2,
+		.memory_mb = 2048,
+		.disk_gb = 16,
+		.egress = EGRESS_DENY,
+		.mounts.next_id = 1};
 }
 
 void spec_release(struct spec *s)
 {
 	strv_free(s->egress_allow);
 	strv_free(s->env);
+	spec_mounts_release(&s->mounts);
 	*s = (struct spec){0};
 }
 
@@ -167,7 +172,10 @@ char *spec_encode(const struct spec *s)
 		json_object_set_new(o, "disk_gb", json_integer(s->disk_gb)) < 0 ||
 		json_object_set_new(o, "egress", json_string(egress_mode_name(s->egress))) < 0 ||
 		json_object_set_new(o, "egress_allow", json_from_strv(s->egress_allow)) < 0 ||
-		json_object_set_new(o, "env", json_from_strv(s->env)) < 0)
+		json_object_set_new(o, "env", json_from_strv(s->env)) < 0 ||
+		json_object_set_new(o, "mounts", spec_mounts_encode(&s->mounts)) < 0 ||
+		json_object_set_new(o, "next_mount", json_integer(s->mounts.next_id)) < 0 ||
+		json_object_set_new(o, "ports", spec_ports_encode(&s->ports)) < 0)
 		return NULL;
 	json_put_canonical(&b, o);
 	return buf_take_cstr(&b);
@@ -188,6 +196,24 @@ static int decode_mode(const json_t *o, enum egress_mode *ret, struct err *e)
 	return err_set(e, ERR_CORRUPT, 0, "egress \"%.16s\" is not known", name);
 }
 
+/* Sandboxes made by an earlier version have neither. */
+static int decode_mounts_and_ports(const json_t *o, struct spec *s, struct err *e)
+{
+	json_t *mounts, *ports;
+	uint64_t next;
+	int r;
+
+	if ((r = json_get_array_or_null(o, "mounts", SPEC_MOUNTS_MAX, &mounts, e)) < 0 ||
+		(r = json_get_array_or_null(o, "ports", SPEC_PORTS_MAX, &ports, e)) < 0 ||
+		(r = json_get_u64_or(o, "next_mount", INT32_MAX, 1, &next, e)) < 0 ||
+		(r = spec_mounts_decode(mounts, &s->mounts, e)) < 0 ||
+		(r = spec_ports_decode(ports, &s->ports, e)) < 0)
+		return r;
+	if (next > s->mounts.next_id)
+		s->mounts.next_id = (uint32_t)next;
+	return 0;
+}
+
 static int decode_object(const json_t *o, struct spec *s, struct err *e)
 {
 	uint64_t cpus, memory_mb, disk_gb;
@@ -200,7 +226,8 @@ static int decode_object(const json_t *o, struct spec *s, struct err *e)
 		(r = json_get_strv_or_empty(o, "egress_allow", LIST_MAX_ITEMS, LIST_MAX_BYTES,
 			 &s->egress_allow, e)) < 0 ||
 		(r = json_get_strv_or_empty(o, "env", LIST_MAX_ITEMS, LIST_MAX_BYTES, &s->env, e)) <
-			0)
+			0 ||
+		(r = decode_mounts_and_ports(o, s, e)) < 0)
 		return r;
 	s->cpus = (uint32_t)cpus;
 	s->memory_mb = (uint32_t)memory_mb;
@@ -263,11 +290,15 @@ int spec_policy_hash(const struct spec *s, char ret[static 65], struct err *e)
 
 	buf_init(&b, 4 * LIST_MAX_BYTES);
 	if (!hosts || json_object_set_new(o, "allow", json_from_strv(hosts)) < 0 ||
-		json_object_set_new(o, "mode", json_string(egress_mode_name(s->egress))) < 0)
-		return err_errno(e, ENOMEM, "cannot hash the egress policy");
+		json_object_set_new(o, "mode", json_string(egress_mode_name(s->egress))) < 0 ||
+		(s->mounts.len > 0 &&
+			json_object_set_new(o, "mounts", spec_mounts_encode(&s->mounts)) < 0) ||
+		(s->ports.len > 0 &&
+			json_object_set_new(o, "ports", spec_ports_encode(&s->ports)) < 0))
+		return err_errno(e, ENOMEM, "cannot hash the policy");
 	json_put_canonical(&b, o);
 	if (buf_failed(&b))
-		return err_errno(e, ENOMEM, "cannot hash the egress policy");
+		return err_errno(e, ENOMEM, "cannot hash the policy");
 	sha256_hex_of(b.data, b.len, ret);
 	return 0;
 }

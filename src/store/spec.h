@@ -3,6 +3,8 @@
 #ifndef KOSA8_STORE_SPEC_H
 #define KOSA8_STORE_SPEC_H
 
+#include "spec-mounts.h"
+
 #include "../base/err.h"
 
 #include <stdint.h>
@@ -17,6 +19,8 @@ struct spec {
 	enum egress_mode egress;
 	char **egress_allow; /* as given */
 	char **env;	     /* K=V */
+	struct spec_mounts mounts;
+	struct spec_ports ports;
 };
 void spec_init(struct spec *s); /* the defaults: 2 CPUs, 2048 MB, 16 GB, deny */
 void spec_release(struct spec *s);
@@ -25,7 +29,8 @@ void spec_release(struct spec *s);
 int spec_check(const struct spec *s, struct err *e) must_check;
 char *spec_encode(const struct spec *s); /* malloc'ed JSON; NULL when out of memory */
 int spec_decode(const char *json, struct spec *ret, struct err *e) must_check;
-/* SHA-256 of the canonical egress policy: what audit records are bound to. */
+/* SHA-256 of the canonical policy: egress, mounts, published ports. Audit records are bound to it.
+ */
 int spec_policy_hash(const struct spec *s, char ret[static 65], struct err *e) must_check;
 
 #endif

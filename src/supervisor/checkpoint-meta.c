@@ -11,7 +11,12 @@
 #include <string.h>
 
 #define META_VERSION 1
-#define META_BYTES_MAX (64u * 1024)
+#define META_BYTES_MAX (512u * 1024)
+
+void checkpoint_meta_release(struct checkpoint_meta *m)
+{
+	spec_mounts_release(&m->mounts);
+}
 
 void checkpoint_meta_init(
 	struct checkpoint_meta *m, const struct vm_host *host, const struct vm_template *t)
@@ -27,16 +32,21 @@ void checkpoint_meta_init(
 
 static json_t *encode(const struct checkpoint_meta *m)
 {
-	json_t *images = json_array();
+	json_t *images = json_array(), *mounts = spec_mounts_encode(&m->mounts);
+
+	for (size_t i = 0; i < m->mounts.len; i++)
+		(void)json_object_set_new(
+			json_array_get(mounts, i), "nodes", json_string(m->nodes_hash[i]));
 
 	for (size_t i = 0; i < m->images_len; i++)
 		(void)json_array_append_new(
 			images, json_pack("{s:i, s:s}", "lun", (int)m->images[i].lun, "digest",
 					m->images[i].digest));
-	return json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o}", "version",
+	return json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "version",
 		META_VERSION, "template", m->template_key, "ram", m->template_ram, "qemu",
 		m->qemu_version, "machine", m->machine, "accel", m->accel, "cpu", m->cpu, "layer",
-		m->layer, "pages", m->pages_hash, "device", m->device_hash, "images", images);
+		m->layer, "pages", m->pages_hash, "device", m->device_hash, "images", images,
+		"mounts", mounts);
 }
 
 static int hash_file(
@@ -62,6 +72,12 @@ int checkpoint_meta_write(
 	if ((r = hash_file(dirfd, "pages", m->pages_hash, NULL, e)) < 0 ||
 		(r = hash_file(dirfd, "device", m->device_hash, NULL, e)) < 0)
 		return r;
+	for (size_t i = 0; i < m->mounts.len; i++) {
+		char name[MOUNTS_TABLE_SIZE];
+		mounts_table_name(m->mounts.list[i].id, name);
+		if ((r = hash_file(dirfd, name, m->nodes_hash[i], NULL, e)) < 0)
+			return r;
+	}
 	cleanup_json *j = encode(m);
 	json_put_canonical(&b, j);
 	if (buf_failed(&b))
@@ -106,6 +122,21 @@ static int decode_images(const json_t *o, struct checkpoint_meta *m, struct err 
 	return 0;
 }
 
+/* Checkpoints made by an earlier version have none. */
+static int decode_mounts(const json_t *o, struct checkpoint_meta *m, struct err *e)
+{
+	json_t *mounts, *item;
+	size_t i;
+	int r = json_get_array_or_null(o, "mounts", SPEC_MOUNTS_MAX, &mounts, e);
+
+	if (r < 0 || (r = spec_mounts_decode(mounts, &m->mounts, e)) < 0)
+		return r;
+	json_array_foreach (mounts, i, item)
+		if ((r = get_text(item, "nodes", m->nodes_hash[i], SHA256_HEX_SIZE, e)) < 0)
+			return r;
+	return 0;
+}
+
 static int decode(const json_t *o, struct checkpoint_meta *m, struct err *e)
 {
 	uint64_t version;
@@ -127,7 +158,9 @@ static int decode(const json_t *o, struct checkpoint_meta *m, struct err *e)
 		(r = get_text(o, "pages", m->pages_hash, sizeof(m->pages_hash), e)) < 0 ||
 		(r = get_text(o, "device", m->device_hash, sizeof(m->device_hash), e)) < 0)
 		return r;
-	return decode_images(o, m, e);
+	if ((r = decode_images(o, m, e)) < 0)
+		return r;
+	return decode_mounts(o, m, e);
 }
 
 static int check_fits(const struct checkpoint_meta *m, const struct vm_host *host, struct err *e)
@@ -191,9 +224,25 @@ int checkpoint_meta_open(int dirfd, const char *hash, const struct vm_host *host
 	if ((r = json_parse_object(b.data, b.len, "meta.json", &j, e)) < 0 ||
 		(r = decode(j, ret, e)) < 0 || (r = check_fits(ret, host, e)) < 0 ||
 		(r = check_file(dirfd, "pages", ret->pages_hash, &pages, e)) < 0 ||
-		(r = check_file(dirfd, "device", ret->device_hash, &device, e)) < 0)
+		(r = check_file(dirfd, "device", ret->device_hash, &device, e)) < 0) {
+		checkpoint_meta_release(ret);
 		return r;
+	}
 	*ret_pages_fd = fd_take(&pages);
 	*ret_device_fd = fd_take(&device);
+	return 0;
+}
+
+int checkpoint_meta_open_table(
+	const struct checkpoint_meta *m, int dirfd, uint32_t id, int *ret_fd, struct err *e)
+{
+	char name[MOUNTS_TABLE_SIZE];
+
+	*ret_fd = -1;
+	for (size_t i = 0; i < m->mounts.len; i++)
+		if (m->mounts.list[i].id == id) {
+			mounts_table_name(id, name);
+			return check_file(dirfd, name, m->nodes_hash[i], ret_fd, e);
+		}
 	return 0;
 }

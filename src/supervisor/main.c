@@ -12,6 +12,7 @@
 
 #include "../base/fd.h"
 #include "../base/log.h"
+#include "../proto/agent-session.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -68,6 +69,7 @@ static int init(struct supervisor *s, const char *id)
 	struct err e;
 
 	*s = (struct supervisor){.id = id,
+		.ends_left = AGENT_CONTAINERS_MAX,
 		.listen_fd = FD_LISTEN,
 		.lock_fd = FD_LOCK,
 		.dirfd = -1,

@@ -4,10 +4,10 @@
  *
  *   1  a fresh disk layer and the checkpoint's folder (ID.tmp) are made; the guest goes on
  *   2  QUIESCE; QUIESCED or QUIESCE_MS later:
- *   3  pause; changed pages and device state are written, the disk layer is frozen; run, RESUME
- *   4  off the loop: hashes, meta.json; then the folder gets its name and the catalog its row:
- *      from here on the checkpoint exists, and the client is told
- *   5  off the loop: fsync of all; then the catalog says "durable"
+ *   3  the servers of the mounts save their tables meanwhile; pause; changed pages and device state
+ * are written, the disk layer is frozen; run, RESUME 4  off the loop: hashes, meta.json; then the
+ * folder gets its name and the catalog its row: from here on the checkpoint exists, and the client
+ * is told 5  off the loop: fsync of all; then the catalog says "durable"
  *
  * A crash before 4 leaves a folder ID.tmp (removed at the next start) and at most one disk layer
  * more in the chain.
@@ -46,6 +46,9 @@ struct checkpoint {
 	int64_t begun_us, quiesced_us, paused_us, run_us;
 	struct vm_capture capture;
 	struct checkpoint_meta meta;
+	bool saving, taking; /* what step 4 waits for: the tables of the mounts; step 3 */
+	bool lost;	     /* one of them failed: err holds why */
+	struct err err;
 	uv_timer_t timer;
 	uv_work_t work;
 	int work_result;
@@ -62,6 +65,7 @@ static void on_timer_closed(uv_handle_t *handle)
 	(void)fd_close(c->dirfd);
 	(void)fd_close(c->pages_fd);
 	(void)fd_close(c->device_fd);
+	checkpoint_meta_release(&c->meta);
 	free(c);
 }
 
@@ -156,15 +160,25 @@ static void hash_and_name(uv_work_t *work)
 	c->work_result = checkpoint_meta_write(&c->meta, c->dirfd, c->row.hash, &c->work_err);
 }
 
+static void sync_file(struct checkpoint *c, const char *name)
+{
+	cleanup_fd int fd = openat(c->dirfd, name, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 || fsync(fd) < 0)
+		c->work_result = -errno;
+}
+
 static void make_durable(uv_work_t *work)
 {
 	static const char *const names[] = {"pages", "device", "meta.json"};
 	struct checkpoint *c = work->data;
+	char table[MOUNTS_TABLE_SIZE];
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		cleanup_fd int fd = openat(c->dirfd, names[i], O_RDONLY | O_CLOEXEC);
-		if (fd < 0 || fsync(fd) < 0)
-			c->work_result = -errno;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		sync_file(c, names[i]);
+	for (size_t i = 0; i < c->meta.mounts.len; i++) {
+		mounts_table_name(c->meta.mounts.list[i].id, table);
+		sync_file(c, table);
 	}
 	char name[CATALOG_ID_SIZE + 8];
 	(void)snprintf(name, sizeof(name), "%s.qcow2", c->row.layer);
@@ -243,6 +257,57 @@ static void on_hashed(uv_work_t *work, int status)
 		finish(c);
 }
 
+/* When both are done: step 4. */
+static void go_on(struct checkpoint *c)
+{
+	struct err e = c->err;
+
+	if (c->saving || c->taking)
+		return;
+	int r = c->lost ? -1 : uv_queue_work(&c->s->loop, &c->work, hash_and_name, on_hashed);
+	if (r < 0 && !c->lost)
+		(void)err_errno(&e, -r, "cannot hash the checkpoint");
+	if (r < 0)
+		failed(c, &e);
+}
+
+static void on_saved(void *ctx, const struct err *why)
+{
+	struct checkpoint *c = ctx;
+
+	c->saving = false;
+	if (why && !c->lost) {
+		c->lost = true;
+		c->err = *why;
+	}
+	go_on(c);
+}
+
+/* They are asked before the VM stands still, and write while its memory is written. */
+static void save_tables(struct checkpoint *c)
+{
+	c->saving = c->taking = true;
+	if (c->s->mounts)
+		mounts_save(c->s->mounts, c->dirfd, on_saved, c);
+	else
+		c->saving = false;
+}
+
+static int copy_mounts(struct checkpoint *c, struct err *e)
+{
+	const struct spec_mounts *from = &c->s->spec.mounts;
+	struct spec_mounts *to = &c->meta.mounts;
+
+	for (size_t i = 0; i < from->len; i++) {
+		const struct spec_mount *m = &from->list[i];
+		struct spec_mount copy = {m->id, m->mode, strdup(m->host), strdup(m->guest)};
+		to->list[to->len++] = copy;
+		if (!copy.host || !copy.guest)
+			return err_set(e, ERR_IO, ENOMEM, "out of memory");
+	}
+	return c->s->mounts ? mounts_check(c->s->mounts, e) : 0;
+}
+
 /* Step 3. */
 static void take(struct checkpoint *c)
 {
@@ -255,15 +320,15 @@ static void take(struct checkpoint *c)
 	c->quiesced_us = clock_mono_us();
 	for (size_t i = 0; i < machine_images_len(s->machine); i++)
 		c->meta.images[c->meta.images_len++] = *machine_image_at(s->machine, i);
+	save_tables(c);
 	int r = vm_pause(vm, &e);
 	c->paused_us = clock_mono_us();
 	if (r == 0)
 		r = capture(c, &e);
 	int run = vm_run(vm, r < 0 ? &later : &e);
 	if (run == 0)
-		run = channel_resume(machine_channel(s->machine), false, r < 0 ? &later : &e);
+		run = machine_resume(s->machine, r < 0 ? &later : &e);
 	c->run_us = clock_mono_us();
-	machine_kick(s->machine);
 	log_debug("checkpoint: quiesce %lld us, scan %lld, copy %lld, device %lld, disk %lld, "
 		  "paused %lld",
 		(long long)(c->quiesced_us - c->begun_us), (long long)c->capture.scan_us,
@@ -271,15 +336,13 @@ static void take(struct checkpoint *c)
 		(long long)c->capture.disk_us, (long long)(c->run_us - c->paused_us));
 	if (r == 0)
 		r = run;
-	if (r < 0) {
-		failed(c, &e);
-		return;
-	}
 	memcpy(c->meta.layer, c->row.layer, sizeof(c->meta.layer));
-	if ((r = uv_queue_work(&s->loop, &c->work, hash_and_name, on_hashed)) < 0) {
-		(void)err_errno(&e, -r, "cannot hash the checkpoint");
-		failed(c, &e);
+	c->taking = false;
+	if (r < 0 && !c->lost) {
+		c->lost = true;
+		c->err = e;
 	}
+	go_on(c);
 }
 
 static void on_quiesce_timeout(uv_timer_t *timer)
@@ -305,8 +368,10 @@ static void release(struct op *op)
 	if (!c)
 		return;
 	c->op = NULL;
-	if (quiescing != c)
+	/* Before step 4 nothing else ends it: the servers that it waits for are gone too. */
+	if (quiescing != c && !c->saving)
 		return;
+	c->saving = false;
 	quiescing = NULL;
 	discard_files(c);
 	finish(c);
@@ -342,7 +407,7 @@ static void begin(struct op *op)
 	c->timer.data = c->work.data = c;
 	(void)uv_timer_init(&s->loop, &c->timer);
 	checkpoint_meta_init(&c->meta, &s->host, &s->template);
-	if (check_label(op, &label, &e) < 0 || prepare_files(c, &e) < 0) {
+	if (check_label(op, &label, &e) < 0 || copy_mounts(c, &e) < 0 || prepare_files(c, &e) < 0) {
 		failed(c, &e);
 		return;
 	}
@@ -353,8 +418,7 @@ static void begin(struct op *op)
 	}
 	quiescing = c;
 	c->begun_us = clock_mono_us();
-	c->quiesce = channel_quiesce(machine_channel(s->machine));
-	machine_kick(s->machine);
+	c->quiesce = machine_quiesce(s->machine);
 	(void)uv_timer_start(&c->timer, on_quiesce_timeout, QUIESCE_MS, 0);
 }
 

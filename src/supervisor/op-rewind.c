@@ -24,7 +24,10 @@ struct rewind {
 	struct checkpoint_row checkpoint;
 	char layer[CATALOG_ID_SIZE]; /* the fresh one */
 	bool made_layer;
-	bool paused; /* the former machine stands still */
+	bool paused;	       /* the former machine stands still */
+	struct mounts *mounts; /* the next machine's */
+	struct checkpoint_meta meta;
+	int pages_fd, device_fd;
 	int64_t begun_us;
 	uv_timer_t timer;
 };
@@ -38,6 +41,9 @@ static void on_timer_closed(uv_handle_t *handle)
 
 	checkpoint_row_release(&w->checkpoint);
 	template_release(&w->template);
+	checkpoint_meta_release(&w->meta);
+	(void)fd_close(w->pages_fd);
+	(void)fd_close(w->device_fd);
 	free(w);
 }
 
@@ -53,13 +59,14 @@ static void failed(struct rewind *w, const struct err *why)
 	struct supervisor *s = op->s;
 	struct err copy = *why, e;
 
+	mounts_free(w->mounts);
+	w->mounts = NULL;
 	machine_free(w->next);
 	w->next = NULL;
 	if (w->made_layer && layer_remove(s->layers_dirfd, w->layer, &e) < 0)
 		log_warn("%s", e.what);
 	if (w->paused && s->machine &&
-		(vm_run(machine_vm(s->machine), &e) < 0 ||
-			channel_resume(machine_channel(s->machine), false, &e) < 0))
+		(vm_run(machine_vm(s->machine), &e) < 0 || machine_resume(s->machine, &e) < 0))
 		log_warn("the sandbox stands still: %s", e.what);
 	finish(w);
 	bool starting = s->state == SUPERVISOR_STARTING, lost = !starting && !s->machine;
@@ -77,6 +84,7 @@ void rewind_release(struct op *op)
 
 	if (!w || w->op != op)
 		return;
+	mounts_free(w->mounts);
 	machine_free(w->next);
 	if (w->made_layer && layer_remove(op->s->layers_dirfd, w->layer, &e) < 0)
 		log_warn("%s", e.what);
@@ -91,8 +99,24 @@ static void on_timeout(uv_timer_t *timer)
 	failed(timer->data, &e);
 }
 
-static int open_checkpoint(struct rewind *w, struct checkpoint_meta *meta, int *ret_pages,
-	int *ret_device, struct err *e)
+/* A server for each mount that the sandbox has now; with its table if the checkpoint had it. */
+static int serve_mounts(struct rewind *w, int dirfd, struct err *e)
+{
+	struct supervisor *s = w->op->s;
+	int r = supervisor_new_mounts(s, &w->mounts, e);
+
+	for (size_t i = 0; r == 0 && i < s->spec.mounts.len; i++) {
+		const struct spec_mount *m = &s->spec.mounts.list[i];
+		cleanup_fd int table = -1;
+		r = checkpoint_meta_open_table(&w->meta, dirfd, m->id, &table, e);
+		if (r == 0)
+			r = mounts_add(w->mounts, m, table, e);
+	}
+	return r;
+}
+
+/* Reads and checks all that the checkpoint consists of; and the folders that are mounted now. */
+static int open_checkpoint(struct rewind *w, struct err *e)
 {
 	struct supervisor *s = w->op->s;
 	const char *id;
@@ -111,20 +135,22 @@ static int open_checkpoint(struct rewind *w, struct checkpoint_meta *meta, int *
 			e, "rewind to another checkpoint (kosa8 checkpoint ls %s)", s->row.name);
 		return r;
 	}
-	if ((r = checkpoint_meta_open(
-		     dirfd, w->checkpoint.hash, &s->host, meta, ret_pages, ret_device, e)) < 0)
+	if ((r = checkpoint_meta_open(dirfd, w->checkpoint.hash, &s->host, &w->meta, &w->pages_fd,
+		     &w->device_fd, e)) < 0)
 		return err_wrap(e, "checkpoint %s", w->checkpoint.id);
-	if ((r = template_open(s->templates_dirfd, meta->template_key, &w->template, e)) < 0)
+	if ((r = template_open(s->templates_dirfd, w->meta.template_key, &w->template, e)) < 0)
 		return err_wrap(e, "checkpoint %s stands on a template", w->checkpoint.id);
 	/* Pages say what differs from one RAM: over another they would be nonsense. */
-	if (strcmp(meta->template_ram, w->template.ram_id) != 0) {
+	if (strcmp(w->meta.template_ram, w->template.ram_id) != 0) {
 		(void)err_set(e, ERR_INCOMPATIBLE, 0,
 			"checkpoint %s stands on a template that had to be made anew since",
 			w->checkpoint.id);
 		return err_hint(e, "kosa8 sandbox start %s: the disk is as it was last",
 			w->op->s->row.name);
 	}
-	return layer_tree_check_base(s, &w->template, false, e);
+	if ((r = layer_tree_check_base(s, &w->template, false, e)) < 0)
+		return r;
+	return serve_mounts(w, dirfd, e);
 }
 
 /* The former machine stands still while the next one starts: the host's CPUs are for the new one,
@@ -145,14 +171,10 @@ static void pause_former(struct rewind *w)
 static int start_next(struct rewind *w, struct err *e)
 {
 	struct supervisor *s = w->op->s;
-	cleanup_fd int pages = -1, device = -1;
 	cleanup_layer_path struct layer_path chain = {0};
-	struct checkpoint_meta meta;
 	struct machine_source source = {0};
-	int r = open_checkpoint(w, &meta, &pages, &device, e);
+	int r;
 
-	if (r < 0)
-		return r;
 	random_hex(w->layer, CATALOG_ID_SIZE - 1);
 	if ((r = layer_path_of(s, w->checkpoint.layer, w->layer, &chain, e)) < 0)
 		return r;
@@ -166,11 +188,31 @@ static int start_next(struct rewind *w, struct err *e)
 	source.template = &w->template;
 	source.layers = chain.ids;
 	source.layers_len = chain.len;
-	source.images = meta.images;
-	source.images_len = meta.images_len;
-	source.pages_fd = pages;
-	source.device_fd = device;
-	return supervisor_start_machine(s, &source, &w->next, e);
+	source.images = w->meta.images;
+	source.images_len = w->meta.images_len;
+	source.pages_fd = w->pages_fd;
+	source.device_fd = w->device_fd;
+	r = supervisor_start_machine(s, &source, &w->next, e);
+	if (r == 0)
+		mounts_bind(w->mounts, w->next);
+	return r;
+}
+
+/* The folders are there and served: now the former machine may be touched. */
+static void on_served(void *ctx, const struct err *why)
+{
+	struct rewind *w = ctx;
+	struct err e;
+
+	if (why) {
+		failed(w, why);
+	} else if (start_next(w, &e) < 0) {
+		failed(w, &e);
+	} else {
+		for (size_t i = 0; i < w->meta.mounts.len; i++)
+			mounts_set_told(w->mounts, w->meta.mounts.list[i].id);
+		(void)uv_timer_start(&w->timer, on_timeout, ANSWER_MS, 0);
+	}
 }
 
 void rewind_begin(struct op *op)
@@ -185,27 +227,46 @@ void rewind_begin(struct op *op)
 	}
 	w->op = op;
 	w->template.dirfd = -1;
+	w->pages_fd = w->device_fd = -1;
 	w->begun_us = clock_mono_us();
 	w->timer.data = w;
 	current = w;
 	(void)uv_timer_init(&op->s->loop, &w->timer);
-	if (start_next(w, &e) < 0)
+	if (open_checkpoint(w, &e) < 0)
 		failed(w, &e);
 	else
-		(void)uv_timer_start(&w->timer, on_timeout, ANSWER_MS, 0);
+		mounts_when_ready(w->mounts, on_served, w);
 }
 
-bool rewind_ready(struct supervisor *s, struct machine *m)
+/* Their files are the host's: nothing brings those back. */
+static void notice_mounts(struct op *op)
 {
-	struct rewind *w = current;
+	const struct spec_mounts *all = &op->s->spec.mounts;
+	cleanup_buf struct buf b = {0};
+
+	buf_init(&b, 4096);
+	for (size_t i = 0; i < all->len; i++)
+		if (all->list[i].mode == AGENT_MOUNT_RW)
+			buf_putf(&b, "%s%s", b.len > 0 ? ", " : "", all->list[i].guest);
+	if (b.len == 0)
+		return;
+	buf_putf(&b, ": the files of a rw mount are the host's and are not rewound");
+	op_notice(op, buf_failed(&b) ? "the files of rw mounts are the host's and are not rewound"
+				     : buf_cstr(&b));
+}
+
+/* The machine is the sandbox's now. */
+static void commit(struct rewind *w)
+{
+	struct supervisor *s = w->op->s;
+	struct machine *m = w->next;
+	struct mounts *mounts = w->mounts;
 	char dropped[CATALOG_ID_SIZE];
 	struct err e, why;
 
-	if (!w || w->next != m)
-		return false;
 	if (catalog_rewound(s->catalog, s->row.id, w->checkpoint.id, w->layer, dropped, &e) < 0) {
 		failed(w, &e);
-		return true;
+		return;
 	}
 	struct op *op = w->op;
 	(void)err_set(&why, ERR_CANCELLED, 0, "the sandbox was rewound to checkpoint %s",
@@ -215,14 +276,50 @@ bool rewind_ready(struct supervisor *s, struct machine *m)
 	w->template.dirfd = -1;
 	s->state = SUPERVISOR_RUNNING;
 	w->next = NULL;
-	supervisor_set_machine(s, m, &why);
+	w->mounts = NULL;
+	supervisor_set_machine(s, m, mounts, &why);
 	if (*dropped && layer_remove(s->layers_dirfd, dropped, &e) < 0)
 		log_warn("%s", e.what);
 	json_t *members = json_pack("{s:s, s:i, s:f}", "id", w->checkpoint.id, "epoch",
 		(int)machine_epoch(m), "took_ms", (double)(clock_mono_us() - w->begun_us) / 1000);
 	finish(w);
+	notice_mounts(op);
 	op_succeed(op, members);
+}
+
+static void on_mounted(void *ctx, const struct err *why)
+{
+	if (why)
+		failed(ctx, why);
+	else
+		commit(ctx);
+}
+
+/* What the guest has mounted is what the sandbox had then: it is brought to what it has now. */
+bool rewind_ready(struct supervisor *s, struct machine *m)
+{
+	struct rewind *w = current;
+	uint32_t gone[SPEC_MOUNTS_MAX];
+	size_t gone_len = 0;
+
+	if (!w || w->next != m)
+		return false;
+	for (size_t i = 0; i < w->meta.mounts.len; i++) {
+		size_t k = 0;
+		while (k < s->spec.mounts.len &&
+			s->spec.mounts.list[k].id != w->meta.mounts.list[i].id)
+			k++;
+		if (k == s->spec.mounts.len)
+			gone[gone_len++] = w->meta.mounts.list[i].id;
+	}
+	mounts_tell_guest(w->mounts, gone, gone_len, false, on_mounted, w);
 	return true;
+}
+
+struct mounts *rewind_mounts(struct supervisor *s, const struct machine *m)
+{
+	(void)s;
+	return current && current->next == m ? current->mounts : NULL;
 }
 
 bool rewind_died(struct supervisor *s, struct machine *m, const struct err *why)
@@ -232,7 +329,10 @@ bool rewind_died(struct supervisor *s, struct machine *m, const struct err *why)
 
 	if (w && m == s->machine) {
 		/* The former one: it is about to be replaced anyway. */
+		mounts_free(s->mounts);
+		s->mounts = NULL;
 		s->machine = NULL;
+		supervisor_open_ports(s);
 		machine_free(m);
 		return true;
 	}

@@ -6,7 +6,8 @@
  *   mode boot     a stopped or crashed one: the template's RAM again, with the sandbox's own disk
  *   mode rewind   a stopped or crashed one, straight to a checkpoint (op-rewind.c)
  *
- * new and boot: template -> machine -> RESUMED -> CONFIGURE -> catalog.
+ * new and boot: ports -> servers of the mounts -> template -> machine -> RESUMED -> CONFIGURE ->
+ * MOUNT -> catalog.
  */
 #include "op.h"
 
@@ -45,6 +46,8 @@ static void failed(struct op *op, const struct err *why)
 	struct err copy = *why, e;
 
 	(void)uv_timer_stop(&s->timer);
+	mounts_free(s->mounts);
+	s->mounts = NULL;
 	machine_free(s->machine);
 	s->machine = NULL;
 	if (st && st->made_layer && layer_remove(s->layers_dirfd, st->layer, &e) < 0)
@@ -90,7 +93,16 @@ static void started(struct op *op)
 		return;
 	}
 	s->state = SUPERVISOR_RUNNING;
+	supervisor_open_ports(s);
 	op_succeed(op, json_pack("{s:i}", "epoch", (int)machine_epoch(s->machine)));
+}
+
+static void on_mounted(void *ctx, const struct err *why)
+{
+	if (why)
+		failed(ctx, why);
+	else
+		started(ctx);
 }
 
 static void on_configured(void *ctx, const struct agent_reply *reply)
@@ -106,7 +118,7 @@ static void on_configured(void *ctx, const struct agent_reply *reply)
 			"the guest cannot be set up: %s", reply->text);
 		failed(op, &e);
 	} else {
-		started(op);
+		mounts_tell_guest(op->s->mounts, NULL, 0, true, on_mounted, op);
 	}
 }
 
@@ -177,7 +189,46 @@ static int start_machine(struct op *op, struct err *e)
 	source.layers = chain.ids;
 	source.layers_len = chain.len;
 	source.device_fd = device;
-	return supervisor_start_machine(s, &source, &s->machine, e);
+	r = supervisor_start_machine(s, &source, &s->machine, e);
+	if (r == 0)
+		mounts_bind(s->mounts, s->machine);
+	return r;
+}
+
+/* The folders are there and served: now there may be a machine. */
+static void on_served(void *ctx, const struct err *why)
+{
+	struct op *op = ctx;
+	struct err e;
+
+	if (why)
+		failed(op, why);
+	else if (start_machine(op, &e) < 0)
+		failed(op, &e);
+	else
+		(void)uv_timer_start(&op->s->timer, on_timeout, ANSWER_MS, 0);
+}
+
+static int serve_mounts(struct op *op, struct err *e)
+{
+	struct supervisor *s = op->s;
+	int r = supervisor_new_mounts(s, &s->mounts, e);
+
+	for (size_t i = 0; r == 0 && i < s->spec.mounts.len; i++)
+		r = mounts_add(s->mounts, &s->spec.mounts.list[i], -1, e);
+	return r;
+}
+
+/* Which mounts and ports the policy that the record is bound to consists of. */
+static void describe(struct op *op)
+{
+	const struct spec *spec = &op->s->spec;
+
+	(void)json_object_set_new(op->bound, "policy", json_string(op->s->policy_hash));
+	if (spec->mounts.len > 0)
+		(void)json_object_set_new(op->detail, "mounts", spec_mounts_encode(&spec->mounts));
+	if (spec->ports.len > 0)
+		(void)json_object_set_new(op->detail, "ports", spec_ports_encode(&spec->ports));
 }
 
 /* The client recorded the begin, since without it nothing of this would be done; the end is ours,
@@ -207,7 +258,9 @@ static void begin(struct op *op)
 	if (r == 0)
 		r = supervisor_open(op->s, &e);
 	if (r == 0)
-		(void)json_object_set_new(op->bound, "policy", json_string(op->s->policy_hash));
+		r = op_port_listen_all(op->s, strcmp(mode, "new") == 0, &e);
+	if (r == 0)
+		describe(op);
 	if (r == 0 && strcmp(mode, "rewind") == 0) {
 		rewind_begin(op);
 		return;
@@ -215,11 +268,11 @@ static void begin(struct op *op)
 	if (r == 0 && strcmp(mode, "new") != 0 && strcmp(mode, "boot") != 0)
 		r = err_set(&e, ERR_PROTOCOL, 0, "no start mode \"%s\"", mode);
 	if (r == 0)
-		r = start_machine(op, &e);
+		r = serve_mounts(op, &e);
 	if (r < 0)
 		failed(op, &e);
 	else
-		(void)uv_timer_start(&op->s->timer, on_timeout, ANSWER_MS, 0);
+		mounts_when_ready(op->s->mounts, on_served, op);
 }
 
 static void release(struct op *op)

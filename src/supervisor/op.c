@@ -9,8 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct op_kind *const kinds[] = {&op_start, &op_status, &op_attach, &op_run,
-	&op_checkpoint, &op_checkpoint_rm, &op_rewind, &op_stop, &op_destroy};
+static const struct op_kind *const kinds[] = {&op_start, &op_status, &op_attach, &op_run, &op_exec,
+	&op_container_attach, &op_logs, &op_wait, &op_ps, &op_kill, &op_container_rm, &op_copy,
+	&op_checkpoint, &op_checkpoint_rm, &op_rewind, &op_stop, &op_destroy, &op_mount_add,
+	&op_mount_rm, &op_port_add, &op_port_rm};
+
+struct op_ref {
+	struct op *op; /* NULL: it has ended */
+	struct op_ref *next;
+};
 
 static const struct op_kind *find_kind(const char *name)
 {
@@ -38,8 +45,34 @@ static void append(struct supervisor *s, struct op *op)
 	*at = op;
 }
 
+struct op_ref *op_ref_new(struct op *op)
+{
+	struct op_ref *ref = malloc(sizeof(*ref));
+
+	if (!ref)
+		return NULL;
+	*ref = (struct op_ref){op, op->refs};
+	op->refs = ref;
+	return ref;
+}
+
+struct op *op_ref_end(struct op_ref *ref)
+{
+	struct op *op = ref->op;
+
+	for (struct op_ref **at = op ? &op->refs : NULL; at && *at; at = &(*at)->next)
+		if (*at == ref) {
+			*at = ref->next;
+			break;
+		}
+	free(ref);
+	return op;
+}
+
 static void op_free(struct op *op)
 {
+	for (struct op_ref *ref = op->refs; ref; ref = ref->next)
+		ref->op = NULL;
 	if (op->kind->release)
 		op->kind->release(op);
 	if (op->conn)
@@ -175,6 +208,18 @@ void op_fail_all(struct supervisor *s, const struct op *except, const struct err
 	}
 }
 
+void op_fail_of_machine(struct supervisor *s, const struct err *why)
+{
+	for (struct op *op = s->ops; op;) {
+		if (!op->active || !op->kind->of_machine) {
+			op = op->next;
+			continue;
+		}
+		op_fail(op, why);
+		op = s->ops;
+	}
+}
+
 void op_notice(struct op *op, const char *text)
 {
 	if (!op->conn)
@@ -201,7 +246,7 @@ static int decode(struct op *op, struct err *e)
 	op->kind = find_kind(name);
 	if (!op->kind)
 		return err_set(e, ERR_PROTOCOL, 0, "no operation \"%s\"", name);
-	if (count(op->s) >= OPS_MAX)
+	if (count(op->s) >= (op->kind->of_machine ? OPS_MAX : OPS_ALL_MAX))
 		return err_set(
 			e, ERR_LIMIT, 0, "%d operations are under way in this sandbox", OPS_MAX);
 	op->action = op->kind->action;

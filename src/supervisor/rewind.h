@@ -17,5 +17,7 @@ void rewind_release(struct op *op);
 /* The machine that is being started answers / ended before it did. False: it is not this one. */
 bool rewind_ready(struct supervisor *s, struct machine *m);
 bool rewind_died(struct supervisor *s, struct machine *m, const struct err *why);
+/* The mounts of the machine that is being started; NULL: it is not this one. */
+struct mounts *rewind_mounts(struct supervisor *s, const struct machine *m);
 
 #endif

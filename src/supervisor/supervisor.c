@@ -9,7 +9,9 @@
 #include "../base/file.h"
 #include "../base/install.h"
 #include "../base/log.h"
+#include "../proto/agent-session.h"
 #include "../base/space.h"
+#include "../base/strv.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -69,15 +71,56 @@ int supervisor_start_machine(
 		&s->loop, source, STDERR_FILENO, &supervisor_machine_events, s, ret, e);
 }
 
-void supervisor_set_machine(struct supervisor *s, struct machine *m, const struct err *why)
+int supervisor_new_mounts(struct supervisor *s, struct mounts **ret, struct err *e)
+{
+	const struct mounts_config config = {
+		.loop = &s->loop, .home_dirfd = s->home.dirfd, .sandbox = s->row.name};
+
+	*ret = mounts_new(&config);
+	return *ret ? 0 : err_set(e, ERR_IO, ENOMEM, "out of memory");
+}
+
+static void kick(void *ctx)
+{
+	struct supervisor *s = ctx;
+
+	if (s->machine)
+		machine_kick(s->machine);
+}
+
+void supervisor_open_ports(struct supervisor *s)
+{
+	if (s->ports)
+		ports_bind(s->ports, s->machine ? machine_net(s->machine) : NULL, kick, s);
+}
+
+void supervisor_set_machine(
+	struct supervisor *s, struct machine *m, struct mounts *mounts, const struct err *why)
 {
 	struct machine *former = s->machine;
 
 	/* Their frames would go to the new machine's channel: they end first. */
-	op_run_end_all(s, why);
+	op_fail_of_machine(s, why);
+	mounts_free(s->mounts);
+	s->mounts = mounts;
 	s->machine = m;
+	s->ends_left = AGENT_CONTAINERS_MAX;
+	s->ends_told = false;
 	s->disk_full = false;
+	supervisor_open_ports(s);
 	machine_free(former);
+}
+
+int supervisor_save_spec(struct supervisor *s, struct err *e)
+{
+	cleanup_str char *json = spec_encode(&s->spec);
+	int r;
+
+	if (!json)
+		return err_set(e, ERR_IO, ENOMEM, "out of memory");
+	if ((r = catalog_sandbox_set_spec(s->catalog, s->row.id, json, e)) < 0)
+		return r;
+	return spec_policy_hash(&s->spec, s->policy_hash, e);
 }
 
 static void record_state(struct supervisor *s, enum sandbox_state state, const char *crash)
@@ -109,6 +152,11 @@ void supervisor_end(struct supervisor *s, enum sandbox_state state, const char *
 	s->state = SUPERVISOR_ENDING;
 	if (crash)
 		log_warn("crashed: %s", crash);
+	/* First: what waits for them is answered by this. */
+	mounts_free(s->mounts);
+	s->mounts = NULL;
+	ports_free(s->ports);
+	s->ports = NULL;
 	op_fail_all(s, last, why);
 	s->machine = NULL;
 	machine_free(m);
@@ -142,12 +190,27 @@ static void on_quiesced(void *ctx, struct machine *m, uint32_t number)
 		op_checkpoint_quiesced(s, number);
 }
 
-static void on_run_frame(void *ctx, struct machine *m, const struct frame *f)
+static void on_session_frame(void *ctx, struct machine *m, const struct frame *f)
 {
 	struct supervisor *s = ctx;
 
 	if (m == s->machine)
-		op_run_frame(s, f);
+		op_session_frame(s, f);
+}
+
+static int on_net_frame(void *ctx, struct machine *m, const struct frame *f, struct err *e)
+{
+	struct supervisor *s = ctx;
+
+	return m == s->machine && s->ports ? ports_frame(s->ports, f, e) : 0;
+}
+
+static int on_fs_frame(void *ctx, struct machine *m, const struct frame *f, struct err *e)
+{
+	struct supervisor *s = ctx;
+	struct mounts *mounts = m == s->machine ? s->mounts : rewind_mounts(s, m);
+
+	return mounts ? mounts_frame(mounts, f, e) : 0;
 }
 
 static void on_disk_timer(uv_timer_t *timer)
@@ -240,7 +303,9 @@ static void on_died(void *ctx, struct machine *m, const struct err *why)
 const struct machine_events supervisor_machine_events = {
 	.ready = on_ready,
 	.quiesced = on_quiesced,
-	.run_frame = on_run_frame,
+	.session_frame = on_session_frame,
+	.net_frame = on_net_frame,
+	.fs_frame = on_fs_frame,
 	.vm_event = on_vm_event,
 	.died = on_died,
 };

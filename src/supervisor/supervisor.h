@@ -10,12 +10,16 @@
 
 #include "conn.h"
 #include "machine.h"
+#include "mounts.h"
+#include "ports.h"
 
 #include "../store/audit.h"
 #include "../store/spec.h"
 
 struct op;
-struct run;
+struct session;
+
+#define SESSION_BUCKETS 256
 
 enum supervisor_state {
 	SUPERVISOR_STARTING, /* no machine yet */
@@ -41,12 +45,16 @@ struct supervisor {
 	struct vm_host host;
 	struct vm_template template;
 	struct machine *machine; /* NULL while starting and ending */
+	struct mounts *mounts;	 /* the machine's; NULL before there is one */
+	struct ports *ports;	 /* likewise, but of the supervisor's whole life */
 	bool disk_full;		 /* QEMU waits for space on the host */
 	int64_t disk_notice_ms;	 /* when that was last told */
 	bool stopping;		 /* the guest was asked to power down and nobody waits for it */
 	uv_timer_t disk_timer;
-	struct op *ops;	  /* waiting and active, oldest first: op.c */
-	struct run *runs; /* op-run.c */
+	struct op *ops;				   /* waiting and active, oldest first: op.c */
+	struct session *sessions[SESSION_BUCKETS]; /* open ones by their stream: session.c */
+	unsigned ends_left; /* ends of containers that the guest may still report */
+	bool ends_told;	    /* that it reports what it may not */
 };
 
 /* What a machine of this supervisor reports goes here: supervisor.c routes it. */
@@ -54,8 +62,16 @@ extern const struct machine_events supervisor_machine_events;
 /* machine_start() with this sandbox's folders, log and host filled in. */
 int supervisor_start_machine(struct supervisor *s, struct machine_source *source,
 	struct machine **ret, struct err *e) must_check;
-/* The machine that counts from now on; the former is freed and its runs end with `why`. */
-void supervisor_set_machine(struct supervisor *s, struct machine *m, const struct err *why);
+/* The machine that counts from now on, with its mounts; the former is freed with its own, its runs
+ * end with `why`, and connections to its ports are reset. */
+void supervisor_set_machine(
+	struct supervisor *s, struct machine *m, struct mounts *mounts, const struct err *why);
+/* A new set of mounts, empty. ERR_IO */
+int supervisor_new_mounts(struct supervisor *s, struct mounts **ret, struct err *e) must_check;
+/* Published ports are listened on already; from now on clients are let in. */
+void supervisor_open_ports(struct supervisor *s);
+/* What s->spec has become is written to the catalog. */
+int supervisor_save_spec(struct supervisor *s, struct err *e) must_check;
 
 /* Opens everything the sandbox consists of; for the start operation. */
 int supervisor_open(struct supervisor *s, struct err *e) must_check;

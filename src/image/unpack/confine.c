@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "confine.h"
 
-#include "../landlock.h"
+#include "../../base/landlock.h"
 
 #include <errno.h>
 #include <linux/capability.h>

@@ -257,7 +257,23 @@ class Supervisor:
         sql("UPDATE sandbox SET checkpoint = ? WHERE id = ?", checkpoint, self.sandbox)
 
     def op_status(self, c, _request):
-        c.result(live={"epoch": 1, "runs": 0, "cmdline": "\x1b[31mred"})
+        c.result(live={"epoch": 1, "runs": 0, "cmdline": "\x1b[31mred", "mounts": [
+            {"guest": "/good", "state": "mounted", "error": None},
+            {"guest": "/bad", "state": "failed", "error": "it \x1b[31mended"}]})
+
+    def op_mount_add(self, c, _request):
+        c.result(id=7)
+
+    def op_mount_rm(self, c, _request):
+        c.result()
+
+    def op_port_add(self, c, request):
+        c.result(host_port=request["host_port"] or 45678)
+
+    def op_port_rm(self, c, request):
+        if request["host_port"] == 9:
+            return c.error("not_found", "127.0.0.1:9 is not published")
+        return c.result()
 
     def op_attach(self, c, _request):
         c.result()

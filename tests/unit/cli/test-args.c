@@ -24,11 +24,13 @@ static void test_words(void)
 	struct args a = {0};
 	struct err e;
 
-	OK(PARSE("sandbox", "create", "x") >= 0 && a.command == command_find("sandbox", "create"),
+	OK(PARSE("sandbox", "create", "x") >= 0 &&
+			a.command == command_find("sandbox", "create", NULL),
 		"two words");
-	OK(PARSE("checkpoint", "x") >= 0 && a.command == command_find("checkpoint", NULL),
+	OK(PARSE("checkpoint", "x") >= 0 && a.command == command_find("checkpoint", NULL, NULL),
 		"a group that is a command");
-	OK(PARSE("checkpoint", "ls", "x") >= 0 && a.command == command_find("checkpoint", "ls"),
+	OK(PARSE("checkpoint", "ls", "x") >= 0 &&
+			a.command == command_find("checkpoint", "ls", NULL),
 		"and has others");
 	OK(PARSE("checkpoint", "--label", "ls", "x") >= 0 && a.command->name == NULL &&
 			strcmp(args_value(&a, "label"), "ls") == 0,

@@ -63,7 +63,7 @@ def not_yet(w):
                        (["sandbox", "run", "-t", "a", "b"], 125),
                        (["sandbox", "run", "-it", "a", "b"], 125),
                        (["sandbox", "run", "-d", "a", "b"], 125), (["fork", "a"], 1),
-                       (["sandbox", "create", "a", "--mount", "/x:/y"], 1),
+                       (["sandbox", "create", "a", "--ttl", "1h"], 1),
                        (["sandbox", "create", "a", "--egress", "any"], 1),
                        (["sandbox", "create", "a", "--egress-allow", "example.com"], 1),
                        (["checkpoint", "diff", "a", "b"], 1), (["system", "prune"], 1)):
@@ -517,7 +517,7 @@ def documents(w):
     man = w.kosa8("__man").out
     completion = w.kosa8("__completion").out
     for section in man.replace("\\-", "-").split(".SH EXIT")[0].split('.SS "kosa8 ')[1:]:
-        title = re.match(r"[a-z]+( [a-z]+)?", section).group(0)
+        title = re.match(r"[a-z]+( [a-z]+){0,2}", section).group(0)
         shown = w.kosa8(*title.split(), "--help").out.partition("flags:")[2]
         in_man = flags_of("\n".join(re.findall(r"^\.TP\n(.*)$", section, re.M)))
         offered = re.search(f'"{title}"\\) .*flags="(.*)"', completion).group(1)

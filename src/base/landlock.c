@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "landlock.h"
 
-#include "../base/fd.h"
+#include "fd.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,10 +4,10 @@
  * all that it starts. A rule set handles all that this kernel's Landlock knows of files, and of the
  * rest what is asked for; what is handled and not allowed is denied.
  */
-#ifndef KOSA8_IMAGE_LANDLOCK_H
-#define KOSA8_IMAGE_LANDLOCK_H
+#ifndef KOSA8_BASE_LANDLOCK_H
+#define KOSA8_BASE_LANDLOCK_H
 
-#include "../base/err.h"
+#include "err.h"
 
 #include <linux/landlock.h>
 #include <stdint.h>
