@@ -9,6 +9,7 @@
 #include "../base/text.h"
 #include "boot.h"
 #include "container-state.h"
+#include "run.h"
 #include "trash.h"
 
 #include <errno.h>
@@ -293,6 +294,7 @@ void container_describe(const struct container_entry *c, struct agent_container 
 	struct cgroup_usage usage = {0};
 
 	*ret = c->is;
+	ret->attached = c->run && c->run->client.present;
 	if (c->cgroup_fd < 0 || c->is.state == AGENT_CONTAINER_ENDED)
 		return;
 	cgroup_usage(c->cgroup_fd, &usage);

@@ -97,6 +97,8 @@ static void obey(uint32_t generation, const struct keeper_message *m)
 		return make_spare(generation);
 	if (m->op == KEEPER_SYNC)
 		r = sync_record(m->name);
+	else if (m->op == KEEPER_REMOVE && !*m->name)
+		r = dir_sync(CONTAINERS_FD);
 	else if (m->op == KEEPER_REMOVE && *m->name)
 		r = trash_take(TRASH_FD, RUNS_FD, m->name);
 	if (r < 0 && r != -ENOENT)

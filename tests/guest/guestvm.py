@@ -12,9 +12,13 @@ import time
 
 VERSION, MAGIC, FRAME_MAX = 2, 0x38c0, 256 * 1024
 CONFIGURE, ATTACH, RUN, SIGNAL, KILL, STDIN, STDIN_EOF, WINDOW, QUIESCE, SHUTDOWN, PING = range(1, 12)
+EXEC, ATTACH_TO, LOGS, WAIT, LIST, COPY, DETACH, RESIZE, SIGNAL_CONTAINER, REMOVE = range(12, 22)
 HELLO, REPLY, STARTED, FAILED, STDOUT, STDERR, STDOUT_EOF, STDERR_EOF, EXIT, QUIESCED, RESUMED = \
     range(65, 76)
-EXITED, SIGNALED, TIMEOUT, KILLED = range(4)
+CONTAINER, ENDED = 76, 77
+EXITED, SIGNALED, TIMEOUT, KILLED, DETACHED, LOST = range(6)
+STARTING, RUNNING, OVER = range(3)
+LOG_OUT, LOG_ERR, LOG_LOST, LOG_LIVE = range(1, 5)
 NOT_FOUND, NOT_EXEC, SETUP = 1, 2, 3
 STDIN_OPEN, TTY, KEEP = 1, 2, 4
 
@@ -53,10 +57,40 @@ class Exit:
         return (self.how, self.code) == other
 
 
-class Run:
-    """What has come of one run so far."""
+class Container:
+    """struct agent_container"""
 
-    def __init__(self, stream, grant):
+    def __init__(self, payload):
+        head = struct.Struct('<IIIIIIQQIQ')
+        (self.state, self.flags, self.attached, self.how, self.code, self.oom, self.created_ns,
+         self.ended_ns, self.processes, self.memory) = head.unpack_from(payload)
+        at, texts = head.size, []
+        while at < len(payload):
+            length, = struct.unpack_from('<I', payload, at)
+            texts.append(payload[at + 4:at + 4 + length].decode())
+            at += 4 + length
+        self.id, self.name, self.image, self.image_name, self.command = texts
+
+    def __repr__(self):
+        return str(vars(self))
+
+
+def log_records(data):
+    """[(which, data, wall_ns)] of whole records (proto/log.h)."""
+    at, found = 0, []
+    while at < len(data):
+        wall, length, which, magic, zero = struct.unpack_from('<QIBBH', data, at)
+        assert magic == 0x4c and zero == 0 and at + 16 + length <= len(data), 'a broken record'
+        found.append((which, bytes(data[at + 16:at + 16 + length]), wall))
+        at += 16 + length
+    return found
+
+
+class Run:
+    """What has come of one session so far."""
+
+    def __init__(self, stream, grant, eofs=frozenset((STDOUT, STDERR))):
+        self.eofs, self.containers = eofs, []
         self.stream, self.grant = stream, grant
         self.out, self.err = bytearray(), bytearray()
         self.out_bytes = 0
@@ -226,8 +260,11 @@ class Guest:
         elif kind in (STDOUT_EOF, STDERR_EOF):
             run.eof.add(kind - 2)
         elif kind == EXIT:
-            assert run.eof == {STDOUT, STDERR}, 'exit before the ends of the streams'
+            assert run.started, 'exit without a start'
+            assert run.eof == run.eofs, 'exit before the ends of the streams'
             run.exit, run.exit_at = Exit(payload), time.monotonic()
+        elif kind == CONTAINER:
+            run.containers.append(Container(payload))
         elif kind == WINDOW:
             which, count = struct.unpack('<II', payload)
             assert which == 0
@@ -325,3 +362,74 @@ class Guest:
         run = self.start(image, argv, **kw)
         self.wait(lambda: run.over, timeout)
         return run
+
+    # sessions beside RUN
+
+    def session(self, kind, payload, eofs, window=256 * 1024, grant=True):
+        number = self.next_number()
+        run = self.runs[number] = Run(number, grant, eofs)
+        run.sent_at = time.monotonic()
+        self.send(kind, number, payload)
+        if window and eofs:
+            self.window(run, 1, window)
+            self.window(run, 2, window)
+        return run
+
+    def start_exec(self, container, argv, env=(), cwd='', user='', stdin=False, timeout_ms=0,
+                   flags=0, size=(0, 0), **kw):
+        payload = struct.pack('<IQQHH', flags | (STDIN_OPEN if stdin else 0), timeout_ms,
+                              time.time_ns(), *size)
+        payload += text(container) + text(user) + text(cwd) + vector(argv) + vector(env)
+        return self.session(EXEC, payload, {STDOUT, STDERR}, **kw)
+
+    def exec(self, container, argv, timeout=30, **kw):
+        run = self.start_exec(container, argv, **kw)
+        self.wait(lambda: run.over, timeout)
+        return run
+
+    def attach_to(self, container, stdin=False, size=(0, 0), **kw):
+        payload = struct.pack('<IHH', STDIN_OPEN if stdin else 0, *size) + text(container)
+        return self.session(ATTACH_TO, payload, {STDOUT, STDERR}, **kw)
+
+    def start_logs(self, container, follow=False, since_ns=0, **kw):
+        payload = struct.pack('<IQ', int(follow), since_ns) + text(container)
+        return self.session(LOGS, payload, {STDOUT}, **kw)
+
+    def logs(self, container, timeout=30, **kw):
+        run = self.start_logs(container, **kw)
+        self.wait(lambda: run.over, timeout)
+        return run
+
+    def start_wait(self, container):
+        return self.session(WAIT, text(container), set())
+
+    def wait_for(self, container, timeout=30):
+        run = self.start_wait(container)
+        self.wait(lambda: run.over, timeout)
+        return run
+
+    def list(self):
+        run = self.session(LIST, b'', set())
+        self.wait(lambda: run.over)
+        return run.containers
+
+    def find(self, name):
+        """The container of this name or id in the listing, or None."""
+        return next((c for c in self.list() if name in (c.id, c.name)), None)
+
+    def signal_container(self, container, number):
+        return self.request(SIGNAL_CONTAINER, struct.pack('<I', number) + text(container))
+
+    def remove(self, container, force=False, timeout=20):
+        return self.request(REMOVE, struct.pack('<I', int(force)) + text(container), timeout)
+
+    def stdin(self, run, data, eof=False):
+        """Sends it within the window."""
+        while data:
+            self.wait(lambda: run.stdin_window > 0)
+            part = data[:min(run.stdin_window, 32768)]
+            self.send(STDIN, run.stream, part)
+            run.stdin_window -= len(part)
+            data = data[len(part):]
+        if eof:
+            self.send(STDIN_EOF, run.stream)
