@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a run's child reports, and what became of its program. */
-#include "run-client.h"
+#include "run-report.h"
 
 #include "../base/fd.h"
 #include "../base/log.h"
+#include "run-client.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -6,6 +6,7 @@
 #include "../base/strv.h"
 #include "boot.h"
 #include "container.h"
+#include "run-report.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -5,6 +5,7 @@
 #include "../base/fd.h"
 #include "../base/log.h"
 #include "run-client.h"
+#include "run-report.h"
 #include "run-start.h"
 
 #include <errno.h>

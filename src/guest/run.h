@@ -104,17 +104,9 @@ void runs_clean(struct runs *rs);
 int64_t runs_deadline_ms(const struct runs *rs);
 /* The epoch ended: no run has a client any more. */
 void runs_forget_clients(struct runs *rs);
-/* For SHUTDOWN. */
 void runs_signal_all(struct runs *rs, int signal);
 void runs_kill_all(struct runs *rs);
 bool runs_any(const struct runs *rs);
-
-/* run-report.c: the next report of its child. 1: there was one. */
-int run_report_step(struct runs *rs, struct run *r);
-/* The child ended without having reported what became of the program: somebody killed it. */
-void run_lost(struct runs *rs, struct run *r, int status);
-/* It cannot be started: RUN_FAILED. */
-void run_fail(struct runs *rs, struct run *r, const struct err *e);
 
 /* run.c, for the others. */
 /* A run with this client, or NULL: RUN_FAILED was sent. */
