@@ -4,14 +4,18 @@
 #include "connect.h"
 #include "holder.h"
 #include "output.h"
+#include "session.h"
 
 #include "../base/clock.h"
 #include "../base/fd.h"
+#include "../base/strv.h"
 
 #include <errno.h>
+#include <string.h>
 
 #define DESTROY_MS 5000
 #define END_MS 10000
+#define REMOVE_MS 60000
 
 /* Asks the supervisor to end the VM, and ends the supervisor when it does not: QEMU ends with it.
  */
@@ -70,6 +74,36 @@ static int rm_one(struct context *c, const char *name, bool force, struct err *e
 	return action_end(c, &a, remove_all(c, &s, force, e), e);
 }
 
+/* NAME/CONTAINER */
+static int rm_container(
+	struct context *c, const char *operand, const char *container, bool force, struct err *e)
+{
+	cleanup_sandbox struct sandbox s = {.dirfd = -1};
+	cleanup_json *result = NULL;
+	cleanup_str char *name = strndup(operand, (size_t)(container - operand) - 1);
+	int r;
+
+	if (!name)
+		return err_set(e, ERR_IO, ENOMEM, "out of memory");
+	if ((r = session_check_container(container, e)) < 0 ||
+		(r = sandbox_open(c, name, &s, e)) < 0)
+		return r;
+	json_t *request = context_request(c, "container-rm");
+	(void)json_object_set_new(request, "container", json_string(container));
+	(void)json_object_set_new(request, "force", json_boolean(force));
+	r = supervisor_ask(&s, request, clock_mono_ms() + REMOVE_MS, &result, e);
+	if (r < 0 && e->kind == ERR_WRONG_STATE && s.state == LIVE_RUNNING && !force && !*e->hint)
+		(void)err_hint(e, "kosa8 sandbox rm --force %s", operand);
+	return r;
+}
+
+static int rm_operand(struct context *c, const char *operand, bool force, struct err *e)
+{
+	const char *slash = strchr(operand, '/');
+
+	return slash ? rm_container(c, operand, slash + 1, force, e) : rm_one(c, operand, force, e);
+}
+
 int cmd_sandbox_rm(const struct args *a, struct err *e)
 {
 	cleanup_context struct context c = {0};
@@ -80,7 +114,7 @@ int cmd_sandbox_rm(const struct args *a, struct err *e)
 	context_sweep(&c);
 	for (size_t i = 0; i < a->operands_len; i++) {
 		struct err one;
-		if (rm_one(&c, a->operands[i], args_on(a, "force"), &one) < 0) {
+		if (rm_operand(&c, a->operands[i], args_on(a, "force"), &one) < 0) {
 			output_error(&one);
 			status = 1;
 		} else {

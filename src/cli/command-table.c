@@ -20,9 +20,9 @@
 	{                                                                                \
 		"interactive", 'i', FLAG_SWITCH, NULL, "forward stdin and its end", NULL \
 	}
-#define TTY                                                                                 \
-	{                                                                                   \
-		"tty", 't', FLAG_SWITCH, NULL, "give it a terminal", "a terminal for a run" \
+#define TTY                                                               \
+	{                                                                 \
+		"tty", 't', FLAG_SWITCH, NULL, "give it a terminal", NULL \
 	}
 #define ENV                                                                                      \
 	{                                                                                        \
@@ -46,6 +46,11 @@
 #define FOLLOW                                                                  \
 	{                                                                       \
 		"follow", 'f', FLAG_SWITCH, NULL, "go on with what comes", NULL \
+	}
+#define DETACH_KEYS                                                                                \
+	{                                                                                          \
+		"detach-keys", 0, FLAG_VALUE, "KEYS",                                              \
+			"what leaves it running, on a terminal (ctrl-p,ctrl-q); '' for none", NULL \
 	}
 #define END                                            \
 	{                                              \
@@ -75,17 +80,37 @@ static const struct flag create_flags[] = {
 	END};
 
 static const struct flag rm_flags[] = {
-	{"force", 'f', FLAG_SWITCH, NULL, "end a running sandbox first", NULL}, END};
+	{"force", 'f', FLAG_SWITCH, NULL, "end what runs first", NULL}, END};
 
 static const struct flag run_flags[] = {INTERACTIVE, TTY,
-	{"detach", 'd', FLAG_SWITCH, NULL, "leave it running and print its id", "detached runs"},
+	{"detach", 'd', FLAG_SWITCH, NULL, "leave it running and print its id", NULL}, DETACH_KEYS,
 	ENV, WORKDIR, USER, {"name", 0, FLAG_VALUE, "NAME", "name the container", NULL}, TIMEOUT,
 	{"entrypoint", 0, FLAG_VALUE, "CMD", "instead of the image's entrypoint; '' for none",
 		NULL},
+	{"cpus", 0, FLAG_VALUE, "N", "share of the CPUs: 0.5, 2", NULL},
 	{"memory", 0, FLAG_VALUE, "MB", "memory limit of this run in MB", NULL},
 	{"pids", 0, FLAG_VALUE, "N", "process limit of this run", NULL}, QUIET, END};
 
-static const struct flag exec_flags[] = {INTERACTIVE, TTY, ENV, WORKDIR, USER, TIMEOUT, END};
+static const struct flag exec_flags[] = {
+	INTERACTIVE, TTY, DETACH_KEYS, ENV, WORKDIR, USER, TIMEOUT, END};
+
+static const struct flag attach_flags[] = {
+	{"no-stdin", 0, FLAG_SWITCH, NULL, "do not forward stdin", NULL}, DETACH_KEYS, END};
+
+static const struct flag shell_flags[] = {
+	{"container", 0, FLAG_VALUE, "CONTAINER", "in this one, which runs", NULL}, DETACH_KEYS,
+	ENV, WORKDIR, USER, QUIET, END};
+
+static const struct flag ps_flags[] = {
+	{"all", 'a', FLAG_SWITCH, NULL, "also those that have ended", NULL},
+	{"quiet", 'q', FLAG_SWITCH, NULL, "print ids only", NULL}, JSON, END};
+
+static const struct flag logs_flags[] = {FOLLOW,
+	{"timestamps", 't', FLAG_SWITCH, NULL, "put the time before each line", NULL},
+	{"tail", 0, FLAG_VALUE, "N", "no more than the last N lines of what is there", NULL},
+	{"since", 0, FLAG_VALUE, "T", "not before this time (2026-01-31T12:00:00Z) or age (1h)",
+		NULL},
+	END};
 
 static const struct flag kill_flags[] = {
 	{"signal", 's', FLAG_VALUE, "SIG", "the signal (KILL)", NULL}, END};
@@ -179,8 +204,9 @@ const struct command command_table[] = {
 	{"sandbox", "stop", "NAME", 1, 1, 0, SANDBOX, no_flags, "power a sandbox down",
 		"Ends what runs in it and keeps its disk and its checkpoints.", NULL, 1,
 		cmd_sandbox_stop},
-	{"sandbox", "rm", "NAME...", 1, OPERANDS_ANY, 0, SANDBOX, rm_flags,
-		"remove sandboxes with their disks and checkpoints", NULL, NULL, 1, cmd_sandbox_rm},
+	{"sandbox", "rm", "NAME[/CONTAINER]...", 1, OPERANDS_ANY, 0, SANDBOX, rm_flags,
+		"remove sandboxes with their disks and checkpoints, or containers", NULL, NULL, 1,
+		cmd_sandbox_rm},
 	{"sandbox", "pull", "NAME IMAGE", 2, 2, 0, SANDBOX_AND_IMAGE, pull_flags,
 		"fetch an image on the host and attach it to a sandbox",
 		"Prints the image's digest. The sandbox needs no network for it.", NULL, 1,
@@ -193,18 +219,41 @@ const struct command command_table[] = {
 		"pulled. The exit status is the command's own; 124 after --timeout, 125 when kosa8 "
 		"itself failed, 126 when the command cannot be executed, 127 when it is not found, "
 		"128+N when signal N ended it. When kosa8 is ended, so is all that the run "
-		"started.",
+		"started, unless it is detached: with -d, or by the detach keys.",
 		NULL, 125, cmd_sandbox_run},
+	{"sandbox", "shell", "NAME [IMAGE]", 1, 2, 0, SANDBOX_AND_IMAGE, shell_flags,
+		"work in a sandbox with a shell",
+		"In a new container of IMAGE, which may be left out when the sandbox has one image "
+		"only, in /workspace; or in a container that runs. Without a terminal on stdin, sh "
+		"reads its commands from there. The exit status is the shell's own.",
+		NULL, 125, cmd_sandbox_shell},
 	{"sandbox", "exec", "NAME CONTAINER CMD...", 3, OPERANDS_ANY, 2, SANDBOX, exec_flags,
-		"run a command in a container that runs", NULL, "exec", 125, NULL},
-	{"sandbox", "ps", "NAME", 1, 1, 0, SANDBOX, json_flags, "list the containers that run",
-		NULL, "listing containers", 1, NULL},
-	{"sandbox", "logs", "NAME CONTAINER", 2, 2, 0, SANDBOX, follow_flags,
-		"show what a detached container wrote", NULL, "logs of containers", 1, NULL},
+		"run a command in a container that runs",
+		"What follows CONTAINER, a name or an id, belongs to the command. The exit status "
+		"is "
+		"as for run.",
+		NULL, 125, cmd_sandbox_exec},
+	{"sandbox", "ps", "NAME", 1, 1, 0, SANDBOX, ps_flags, "list the containers that run", NULL,
+		NULL, 1, cmd_sandbox_ps},
+	{"sandbox", "logs", "NAME CONTAINER", 2, 2, 0, SANDBOX, logs_flags,
+		"show what a container wrote",
+		"Of detached containers, stdout on stdout and stderr on stderr. With --follow "
+		"until "
+		"the container ends.",
+		NULL, 1, cmd_sandbox_logs},
 	{"sandbox", "kill", "NAME CONTAINER", 2, 2, 0, SANDBOX, kill_flags,
-		"send a signal to a container", NULL, "signals to containers", 1, NULL},
+		"send a signal to a container", "KILL ends all of it.", NULL, 1, cmd_sandbox_kill},
 	{"sandbox", "wait", "NAME CONTAINER", 2, 2, 0, SANDBOX, no_flags,
-		"wait for a container's end", NULL, "waiting for containers", 125, NULL},
+		"wait for a container's end", "The exit status is the container's, as for run.",
+		NULL, 125, cmd_sandbox_wait},
+	{"sandbox", "attach", "NAME CONTAINER", 2, 2, 0, SANDBOX, attach_flags,
+		"take the streams of a container that runs",
+		"What it writes from now on, and stdin, if it was started with -i. On a terminal "
+		"the "
+		"detach keys leave it again, and it goes on; so it does when kosa8 is ended. The "
+		"exit "
+		"status is as for run.",
+		NULL, 125, cmd_sandbox_attach},
 	{"sandbox", "cp", "SRC DST", 2, 2, 0, NOTHING, no_flags,
 		"copy files into or out of a sandbox",
 		"One of the two is NAME:PATH or NAME/CONTAINER:PATH; - is a tar stream.",

@@ -207,8 +207,9 @@ static const char man_head[] =
 
 static const char man_tail[] =
 	".SH EXIT STATUS\n"
-	"0 when all went well, 2 for wrong usage, 1 for any other failure. For \\fBrun\\fR: the\n"
-	"command\\(aqs own; 124 after \\-\\-timeout, 125 when kosa8 itself failed, 126 when the\n"
+	"0 when all went well, 2 for wrong usage, 1 for any other failure. For \\fBrun\\fR,\n"
+	"\\fBexec\\fR, \\fBwait\\fR, \\fBattach\\fR and \\fBshell\\fR: the command\\(aqs own; 124 "
+	"after \\-\\-timeout, 125 when kosa8 itself failed, 126 when the\n"
 	"command was found and cannot be executed, 127 when it was not found, 128+N when signal N\n"
 	"ended it.\n"
 	".SH ENVIRONMENT\n"

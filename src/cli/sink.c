@@ -52,10 +52,15 @@ size_t sink_pending(const struct sink *s)
 	return s->data.len - s->at;
 }
 
-int sink_put(struct sink *s, const void *data, size_t len)
+size_t sink_room(const struct sink *s)
 {
-	if (len > s->window)
-		return -EPROTO;
+	size_t pending = sink_pending(s);
+
+	return pending < SINK_WINDOW ? SINK_WINDOW - pending : 0;
+}
+
+void sink_append(struct sink *s, const void *data, size_t len)
+{
 	/* At most a window is pending, so what was written is half the buffer when this moves it:
 	 * every byte is moved once or less. */
 	if (s->data.len + len > s->data.max || s->at == s->data.len) {
@@ -63,6 +68,13 @@ int sink_put(struct sink *s, const void *data, size_t len)
 		s->at = 0;
 	}
 	buf_put(&s->data, data, len);
+}
+
+int sink_put(struct sink *s, const void *data, size_t len)
+{
+	if (len > s->window)
+		return -EPROTO;
+	sink_append(s, data, len);
 	s->window -= (uint32_t)len;
 	return buf_failed(&s->data) ? -ENOMEM : 0;
 }

@@ -33,6 +33,9 @@ void sink_release(struct sink *s);
 /* -EPROTO when more came than was granted. */
 int sink_put(struct sink *s, const void *data, size_t len) must_check;
 size_t sink_pending(const struct sink *s);
+/* For what is made here and has no window: the bytes that sink_append() may be given now. */
+size_t sink_room(const struct sink *s);
+void sink_append(struct sink *s, const void *data, size_t len);
 /* One write, after POLLOUT: bytes written, -EAGAIN, or a negative errno. */
 ssize_t sink_write(struct sink *s) must_check;
 /* The window to grant now, 0 when it is not worth a frame; it counts as granted. */

@@ -7,66 +7,35 @@
  *
  *   WAITING   the request is sent; the first signal ends the client, as there is nobody to get it
  *   STARTED   the first signal is forwarded, the second ends the client
+ *   LEAVING   DETACH is sent, the terminal is given back; the first signal ends the client
  *   ENDED     RESULT came: what is pending is still written; the first signal ends the client
  *
- * Ending the client closes the socket, and the supervisor kills the run's whole tree.
+ * Ending the client closes the socket, and the supervisor kills the whole tree of its run or exec.
+ * A terminal is taken (terminal.h) once the signals are blocked, and its size goes into the request
+ * after that, so no change of it is lost.
  */
 #include "stream.h"
 
-#include "output.h"
-#include "sink.h"
+#include "stream-internal.h"
+
+#include "log-view.h"
+#include "terminal.h"
 
 #include "../base/clock.h"
 #include "../base/fd.h"
-#include "../proto/agent.h"
 #include "../proto/client.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <string.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define STDIN_CHUNK (16u * 1024)
-#define OUT_MAX (256u * 1024) /* towards the socket; stdin waits above half of it */
 #define STDIN_WINDOW_MAX (64u * 1024 * 1024)
 /* The guest keeps --timeout itself; a VM that stands still cannot. What the client adds while it
  * waits for the program to start, and after that. */
 #define START_BACKSTOP_MS 30000
 #define BACKSTOP_MS 1800
-/* After SIGTERM or SIGHUP was passed on, a run that does not end by then is left (and so killed).
- */
-#define SIGNAL_GRACE_MS 5000
-
-enum phase { WAITING, STARTED, ENDED };
-
-struct stream {
-	struct connection *c;
-	const struct stream_options *options;
-	struct sink sinks[2]; /* stdout, stderr */
-	struct buf out;	      /* frames for the supervisor */
-	uint32_t stdin_window;
-	bool stdin_done;
-	int signal_fd;
-	bool signalled; /* one was forwarded */
-	size_t turn;	/* the sink that is written first when both could be */
-	enum phase phase;
-	json_t *result;
-	int status;		    /* the exit status; -1 while there is none */
-	int64_t deadline_ms;	    /* the backstop of --timeout; -1: none */
-	int64_t signal_deadline_ms; /* -1: none */
-	int signal;		    /* what that is for */
-};
-
-static void put_u32_frame(struct stream *s, uint16_t type, uint32_t value)
-{
-	unsigned char le[4] = {(unsigned char)value, (unsigned char)(value >> 8),
-		(unsigned char)(value >> 16), (unsigned char)(value >> 24)};
-
-	frame_put(&s->out, type, 0, 0, le, sizeof(le));
-}
 
 static void put_window(struct stream *s, enum agent_which which, uint32_t bytes)
 {
@@ -82,54 +51,17 @@ static void grant(struct stream *s)
 {
 	static const enum agent_which which[] = {AGENT_WHICH_STDOUT, AGENT_WHICH_STDERR};
 
+	if (s->options->logs) {
+		uint32_t bytes = log_view_grant(s->options->logs);
+		if (bytes)
+			put_window(s, AGENT_WHICH_STDOUT, bytes);
+		return;
+	}
 	for (size_t i = 0; i < 2; i++) {
 		uint32_t bytes = sink_grant(&s->sinks[i]);
 		if (bytes)
 			put_window(s, which[i], bytes);
 	}
-}
-
-static int take_signals(struct stream *s)
-{
-	struct signalfd_siginfo info;
-
-	while (read(s->signal_fd, &info, sizeof(info)) == sizeof(info)) {
-		if (s->phase != STARTED || s->signalled) {
-			s->status = 128 + (int)info.ssi_signo;
-			return 0;
-		}
-		s->signalled = true;
-		if (info.ssi_signo != SIGINT) {
-			s->signal = (int)info.ssi_signo;
-			s->signal_deadline_ms = clock_mono_ms() + SIGNAL_GRACE_MS;
-		}
-		put_u32_frame(s, CLIENT_SIGNAL, info.ssi_signo);
-	}
-	return 0;
-}
-
-static bool wants_stdin(const struct stream *s)
-{
-	return s->options->stdin_open && !s->stdin_done && s->phase != ENDED &&
-	       s->stdin_window > 0 && s->out.len < OUT_MAX / 2;
-}
-
-static void read_stdin(struct stream *s)
-{
-	unsigned char chunk[STDIN_CHUNK];
-	size_t len = s->stdin_window < sizeof(chunk) ? s->stdin_window : sizeof(chunk);
-	ssize_t n = read(STDIN_FILENO, chunk, len);
-
-	if (n < 0 && (errno == EINTR || errno == EAGAIN))
-		return;
-	if (n > 0) {
-		s->stdin_window -= (uint32_t)n;
-		frame_put(&s->out, CLIENT_STDIN, 0, 0, chunk, (size_t)n);
-		return;
-	}
-	/* A stdin that cannot be read (a folder, a terminal that went away) is at its end. */
-	s->stdin_done = true;
-	frame_put(&s->out, CLIENT_STDIN_EOF, 0, 0, NULL, 0);
 }
 
 static int take_window(struct stream *s, const struct frame *f)
@@ -145,6 +77,30 @@ static int take_window(struct stream *s, const struct frame *f)
 	return 0;
 }
 
+static void take_started(struct stream *s)
+{
+	if (s->phase != WAITING)
+		return;
+	s->phase = STARTED;
+	stream_take_terminal(s);
+	if (s->options->timeout_ms)
+		s->deadline_ms = clock_mono_ms() + (int64_t)s->options->timeout_ms + BACKSTOP_MS;
+	if (s->options->tty && s->options->redraw) {
+		struct agent_size size = terminal_size(), other = size;
+		other.rows = (uint16_t)(size.rows < UINT16_MAX ? size.rows + 1 : size.rows - 1);
+		stream_put_size(s, other);
+		stream_put_size(s, size);
+	}
+}
+
+static int take_output(struct stream *s, size_t which, const struct frame *f)
+{
+	s->logs_left = s->options->logs;
+	if (!s->options->logs)
+		return sink_put(&s->sinks[which], f->payload, f->len);
+	return which == 0 ? log_view_put(s->options->logs, f->payload, f->len) : -EPROTO;
+}
+
 static int take_frame(struct stream *s, const struct frame *f, struct err *e)
 {
 	int r = 0;
@@ -154,22 +110,20 @@ static int take_frame(struct stream *s, const struct frame *f, struct err *e)
 		connection_notice(f);
 		break;
 	case CLIENT_STARTED:
-		s->phase = STARTED;
-		if (s->options->timeout_ms)
-			s->deadline_ms =
-				clock_mono_ms() + (int64_t)s->options->timeout_ms + BACKSTOP_MS;
+		take_started(s);
 		break;
 	case CLIENT_STDOUT:
-		r = sink_put(&s->sinks[0], f->payload, f->len);
+		r = take_output(s, 0, f);
 		break;
 	case CLIENT_STDERR:
-		r = sink_put(&s->sinks[1], f->payload, f->len);
+		r = take_output(s, 1, f);
 		break;
 	case CLIENT_WINDOW:
 		r = take_window(s, f);
 		break;
 	case CLIENT_RESULT:
 		s->phase = ENDED;
+		stream_take_terminal(s);
 		return connection_result(s->c, f, &s->result, e);
 	default:
 		r = -EPROTO;
@@ -231,12 +185,6 @@ static int write_sink(struct stream *s, struct sink *sink, struct err *e)
 	return err_errno(e, (int)-n, "writing the command's output");
 }
 
-static int timed_out(const struct stream_options *o)
-{
-	output_notice("kosa8: run: timed out after %s", o->timeout ? o->timeout : "its time");
-	return 124;
-}
-
 enum { P_SOCKET, P_SIGNAL, P_STDIN, P_STDOUT, P_STDERR, P_COUNT };
 
 static void want(const struct stream *s, struct pollfd p[P_COUNT])
@@ -249,7 +197,7 @@ static void want(const struct stream *s, struct pollfd p[P_COUNT])
 		if (s->out.len > 0)
 			p[P_SOCKET].events |= POLLOUT;
 	}
-	if (wants_stdin(s))
+	if (stream_wants_stdin(s))
 		p[P_STDIN] = (struct pollfd){.fd = STDIN_FILENO, .events = POLLIN};
 	/* Also with nothing to write: a reader that went away is an error of the descriptor. */
 	for (size_t i = 0; i < 2; i++)
@@ -286,24 +234,52 @@ static int write_one_sink(struct stream *s, const struct pollfd p[P_COUNT], stru
 	return 0;
 }
 
+static int show_logs(struct stream *s, struct err *e)
+{
+	if (!s->options->logs || s->logs_bad)
+		return 0;
+	int r = log_view_pump(s->options->logs, &s->sinks[0], &s->sinks[1], s->phase == ENDED);
+	s->logs_left = r > 0;
+	if (r >= 0)
+		return 0;
+	/* What was shown before is still written. */
+	s->logs_bad = true;
+	s->phase = ENDED;
+	return err_set(e, ERR_PROTOCOL, -r, "the sandbox sent what is no log of %s",
+		s->options->container);
+}
+
+static bool stream_over(const struct stream *s)
+{
+	return s->status >= 0 ||
+	       (s->phase == ENDED && !s->logs_left && sink_pending(&s->sinks[0]) == 0 &&
+		       sink_pending(&s->sinks[1]) == 0);
+}
+
 /* One round of the loop. */
 static int stream_process(struct stream *s, struct err *e)
 {
 	struct pollfd p[P_COUNT];
 	int r;
 
+	if ((r = show_logs(s, e)) < 0 || stream_over(s))
+		return r;
+	stream_flush_input(s);
 	grant(s);
 	want(s, p);
 	int n = poll(p, P_COUNT, wait_ms(s));
 	if (n < 0)
 		return errno == EINTR ? 0 : err_errno(e, errno, "waiting for the run");
 	if (n == 0) {
-		s->status = clock_left_ms(s->signal_deadline_ms) == 0 ? 128 + s->signal
-								      : timed_out(s->options);
+		s->status = clock_left_ms(s->signal_deadline_ms) == 0
+				    ? 128 + s->signal
+				    : stream_timed_out(s->options);
 		return 0;
 	}
-	if (p[P_SIGNAL].revents)
-		return take_signals(s);
+	if (p[P_SIGNAL].revents) {
+		stream_take_signals(s);
+		return 0;
+	}
 	if ((r = write_one_sink(s, p, e)) < 0)
 		return r;
 	if ((p[P_SOCKET].revents & POLLOUT) && (r = write_socket(s, e)) < 0)
@@ -311,65 +287,28 @@ static int stream_process(struct stream *s, struct err *e)
 	if ((p[P_SOCKET].revents & ~POLLOUT) && (r = read_socket(s, e)) < 0)
 		return r;
 	if (p[P_STDIN].revents)
-		read_stdin(s);
+		stream_read_stdin(s);
 	return buf_failed(&s->out) ? err_set(e, ERR_IO, ENOMEM, "out of memory") : 0;
-}
-
-int stream_status(const json_t *result, const struct stream_options *o, struct err *e)
-{
-	static const char *const names[] = {"exited", "signaled", "timeout", "killed"};
-	const char *how = "";
-	uint64_t code = 0;
-	bool oom = false;
-	int r;
-
-	if ((r = json_get_str(result, "how", 16, &how, e)) < 0 ||
-		(r = json_get_u64_or(result, "code", 255, 0, &code, e)) < 0 ||
-		(r = json_get_bool_or(result, "oom", false, &oom, e)) < 0)
-		return err_wrap(e, "the run's result");
-	if (oom)
-		output_notice("kosa8: run: out of memory: the kernel of the sandbox ended it");
-	if (strcmp(how, names[AGENT_END_EXITED]) == 0)
-		return (int)code;
-	if (strcmp(how, names[AGENT_END_SIGNALED]) == 0)
-		return 128 + (int)(code & 127);
-	if (strcmp(how, names[AGENT_END_TIMEOUT]) == 0)
-		return timed_out(o);
-	if (strcmp(how, names[AGENT_END_KILLED]) == 0)
-		return 128 + SIGKILL;
-	return err_set(e, ERR_PROTOCOL, 0, "the run's result: \"%.16s\" is no way to end", how);
-}
-
-/* Blocked and read from a descriptor. What is ignored stays so (nohup, background jobs). */
-static int watch_signals(struct err *e)
-{
-	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-	sigset_t set;
-
-	(void)signal(SIGPIPE, SIG_IGN);
-	(void)sigemptyset(&set);
-	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
-		struct sigaction old;
-		if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-			(void)sigaddset(&set, signals[i]);
-	}
-	(void)sigprocmask(SIG_BLOCK, &set, NULL);
-	int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	return fd < 0 ? err_errno(e, errno, "cannot watch for signals") : fd;
 }
 
 static int stream_init(
 	struct stream *s, struct connection *c, const struct stream_options *o, struct err *e)
 {
-
-	*s = (struct stream){
-		.c = c, .options = o, .signal_fd = -1, .signal_deadline_ms = -1, .status = -1};
+	*s = (struct stream){.c = c,
+		.options = o,
+		.signal_fd = -1,
+		.signal_deadline_ms = -1,
+		.status = -1,
+		.terminal = o->tty && !o->detached && isatty(STDIN_FILENO)};
+	if (s->terminal && o->stdin_open)
+		s->detach = o->detach_keys;
 	sink_init(&s->sinks[0], STDOUT_FILENO);
 	sink_init(&s->sinks[1], STDERR_FILENO);
 	buf_init(&s->out, OUT_MAX);
+	buf_init(&s->typed, TYPED_MAX + DETACH_KEYS_MAX);
 	s->deadline_ms =
 		o->timeout_ms ? clock_mono_ms() + (int64_t)o->timeout_ms + START_BACKSTOP_MS : -1;
-	s->signal_fd = watch_signals(e);
+	s->signal_fd = stream_watch_signals(o, e);
 	return s->signal_fd;
 }
 
@@ -379,33 +318,51 @@ static void stream_release(struct stream *s)
 	sink_release(&s->sinks[0]);
 	sink_release(&s->sinks[1]);
 	buf_release(&s->out);
+	buf_release(&s->typed);
 	json_decref(s->result);
 }
 
-static bool stream_over(const struct stream *s)
+/* After the signals are blocked: a change from now on is a SIGWINCH. */
+static int take_size(json_t *request, const struct stream_options *o, struct err *e)
 {
-	return s->status >= 0 || (s->phase == ENDED && sink_pending(&s->sinks[0]) == 0 &&
-					 sink_pending(&s->sinks[1]) == 0);
+	struct agent_size size = terminal_size();
+
+	if (!o->tty)
+		return 0;
+	if (json_object_set_new(request, "rows", json_integer(size.rows)) < 0 ||
+		json_object_set_new(request, "columns", json_integer(size.columns)) < 0)
+		return err_set(e, ERR_IO, ENOMEM, "out of memory");
+	return 0;
 }
 
-int stream_run(
-	struct connection *c, const json_t *request, const struct stream_options *o, struct err *e)
+static int carry(struct stream *s, json_t *request, struct err *e)
+{
+	struct err late;
+	int r;
+
+	stream_take_terminal(s);
+	if ((r = take_size(request, s->options, e)) >= 0)
+		r = connection_request(s->c, request, e);
+	while (r >= 0 && !stream_over(s)) {
+		r = stream_process(s, e);
+		/* A run that failed may have written before: that comes first. */
+		while (r < 0 && s->phase == ENDED && !stream_over(s))
+			if (stream_process(s, &late) < 0)
+				break;
+	}
+	return r;
+}
+
+int stream_run(struct connection *c, json_t *request, const struct stream_options *o, struct err *e)
 {
 	struct stream s;
-	struct err late;
 	int r = stream_init(&s, c, o, e);
 
 	if (r >= 0)
-		r = connection_request(c, request, e);
-	while (r >= 0 && !stream_over(&s)) {
-		r = stream_process(&s, e);
-		/* A run that failed may have written before: that comes first. */
-		while (r < 0 && s.phase == ENDED && !stream_over(&s))
-			if (stream_process(&s, &late) < 0)
-				break;
-	}
+		r = carry(&s, request, e);
+	terminal_restore();
 	if (r >= 0 && s.status < 0)
-		s.status = stream_status(s.result, o, e);
+		s.status = o->logs ? 0 : stream_status(s.result, c->name, o, e);
 	if (r >= 0)
 		r = s.status;
 	stream_release(&s);

@@ -194,11 +194,6 @@ def test_a_process_sees_its_run_only(t):
     check(int(pids) < 8, f"{pids} processes in a fresh container")
 
 
-def test_detaching_and_terminals_are_refused_for_now(t):
-    for flag in ("-d", "-t"):
-        t.home.refused(125, "not yet", args=["sandbox", "run", flag, t.box, BUSYBOX, "true"])
-
-
 def test_memory_and_process_limits(t):
     hog = "x = bytearray(200 << 20); print('survived')"
     equal(t.home.python(t.box, hog), "survived", "control: without a limit")

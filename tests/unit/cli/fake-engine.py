@@ -21,7 +21,7 @@ import time
 
 HEADER = struct.Struct("<IHHII")
 MAGIC = 0x38C0
-REQUEST, STDIN, STDIN_EOF, SIGNAL, WINDOW = range(1, 6)
+REQUEST, STDIN, STDIN_EOF, SIGNAL, WINDOW, DETACH, RESIZE = range(1, 8)
 NOTICE, RESULT, STARTED, STDOUT, STDERR = range(65, 70)
 HOME = os.environ["KOSA8_HOME"]
 CREATING, RUNNING, STOPPED, CRASHED = range(4)
@@ -42,6 +42,8 @@ class Connection:
         self.signals = []
         self.stdin = []
         self.stdin_end = False
+        self.events = []  # what came, in its order: of a terminal
+        self.request = {}
         self.closed = False
         self.lock = threading.Lock()
 
@@ -90,18 +92,24 @@ class Connection:
             with self.changed:
                 if frame is None:
                     self.closed = True
-                elif frame[0] == WINDOW:
-                    which, count = struct.unpack("<II", frame[1])
-                    self.windows[{1: STDOUT, 2: STDERR}[which]] += count
-                elif frame[0] == SIGNAL:
-                    self.signals.append(struct.unpack("<I", frame[1])[0])
-                elif frame[0] == STDIN:
-                    self.stdin.append(frame[1])
-                elif frame[0] == STDIN_EOF:
-                    self.stdin_end = True
+                else:
+                    self.take(*frame)
                 self.changed.notify_all()
             if frame is None:
                 return
+
+    def take(self, kind, payload):
+        if kind in (STDIN, SIGNAL, DETACH, RESIZE):
+            self.events.append((kind, payload))
+        if kind == WINDOW:
+            which, count = struct.unpack("<II", payload)
+            self.windows[{1: STDOUT, 2: STDERR}[which]] += count
+        elif kind == SIGNAL:
+            self.signals.append(struct.unpack("<I", payload)[0])
+        elif kind == STDIN:
+            self.stdin.append(payload)
+        elif kind == STDIN_EOF:
+            self.stdin_end = True
 
     def wait(self, condition):
         with self.changed:
@@ -206,6 +214,36 @@ def run_argv(c, args):
     c.run_result("exited")
 
 
+def run_terminal(c, args):
+    """Tells what comes, a line each: STDIN in hex, sizes, signals; "q" ends it, "k" the engine, "j"
+    sends what is no frame, "l" hangs up. With "deaf" as an argument it grants no stdin."""
+    r = c.request
+    env = dict(e.split("=", 1) for e in r["env"])
+    if "deaf" not in args:
+        c.grant_stdin(65536)
+    c.write(STDOUT, f"start {r.get('rows')}x{r.get('columns')} tty={r.get('tty')} "
+            f"{env.get('TERM')} {env.get('COLORTERM')}\n".encode())
+    while c.wait(lambda: c.events):
+        with c.changed:
+            kind, payload = c.events.pop(0)
+        if kind == STDIN:
+            c.write(STDOUT, f"in {payload.hex()}\n".encode())
+            if payload[-1:] == b"q":
+                return c.run_result("exited", 5)
+            if payload[-1:] == b"k":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if payload[-1:] == b"j":
+                return c.sock.sendall(b"this is not a frame at all")
+            if payload[-1:] == b"l":
+                return c.sock.shutdown(socket.SHUT_RDWR)
+        elif kind == RESIZE:
+            c.write(STDOUT, "size {}x{}\n".format(*struct.unpack("<HH", payload)).encode())
+        elif kind == SIGNAL:
+            c.write(STDOUT, b"signal %d\n" % struct.unpack("<I", payload))
+        elif kind == DETACH:
+            return c.result(how="detached", code=0, oom=False, id="0123456789ab")
+
+
 def run_failed(c, _args):
     c.write(STDOUT, b"before\n")
     c.error("cancelled", "the sandbox was rewound\x1b[2J while this ran")
@@ -219,8 +257,18 @@ def handle_run(c, request):
         return c.error("cmd_not_found", "notfound: there is no such program")
     if what == "notexec":
         return c.error("cmd_not_exec", "notexec: cannot be executed")
+    c.request = request
     threading.Thread(target=c.reader, daemon=True).start()
+    if what == "slowstart":
+        c.wait(lambda: False)
+        return None
+    if request.get("detach"):
+        return c.result(how="detached", code=0, oom=False, id="0123456789ab")
     c.send(STARTED)
+    if what == "/bin/sh" and args[:1] == ["-c"]:
+        return run_terminal(c, args)
+    if what == "/bin/sh":
+        return run_cat(c, args)
     ends = {"exit": "exited", "signaled": "signaled", "timeout": "timeout", "killed": "killed"}
     if what in ends:
         return c.run_result(ends[what], int(args[0]) if args else 0)
@@ -304,6 +352,50 @@ class Supervisor:
             threading.Event().wait()
         c.result()
         os._exit(0)
+
+    def op_exec(self, c, request):
+        if request["container"] == "gone":
+            return c.error("not_found", "there is no container gone in box", "did you mean gold?")
+        return handle_run(c, request)
+
+    def op_container_attach(self, c, request):
+        request.update(argv=["terminal"], env=[])
+        return handle_run(c, request)
+
+    def op_wait(self, c, request):
+        threading.Thread(target=c.reader, daemon=True).start()
+        if request["container"] == "never":
+            return c.wait(lambda: False)
+        with open(f"{HOME}/wait.json", encoding="utf-8") as f:
+            return c.result(**json.load(f))
+
+    def op_ps(self, c, _request):
+        with open(f"{HOME}/ps.json", encoding="utf-8") as f:
+            c.result(containers=json.load(f))
+
+    def op_logs(self, c, request):
+        """The bytes of a file; then, when it is followed, of another, and no end without one."""
+        threading.Thread(target=c.reader, daemon=True).start()
+        c.send(STARTED)
+        name = f"{HOME}/log-{request['container']}"
+        with open(name, "rb") as f:
+            c.write(STDOUT, f.read())
+        if request["follow"]:
+            if not os.path.exists(name + ".live"):
+                return c.wait(lambda: False)
+            with open(name + ".live", "rb") as f:
+                c.write(STDOUT, f.read())
+        return c.result(how="exited", code=0, oom=False)
+
+    def op_kill(self, c, request):
+        if request["container"] == "gone":
+            return c.error("not_found", "there is no container gone in box", "did you mean gold?")
+        return c.result()
+
+    def op_container_rm(self, c, request):
+        if request["container"] == "busy" and not request["force"]:
+            return c.error("state", "the container busy runs")
+        return c.result()
 
     def serve(self, sock):
         c = Connection(sock)

@@ -11,11 +11,11 @@
 
 static int status_of(const char *json)
 {
-	struct stream_options o = {.timeout = "3s"};
+	struct stream_options o = {.verb = "run", .timeout = "3s"};
 	cleanup_json *result = json_loads(json, 0, NULL);
 	struct err e;
 
-	return stream_status(result, &o, &e);
+	return stream_status(result, "box", &o, &e);
 }
 
 static void test_status(void)
