@@ -43,7 +43,7 @@ def read():
 if what == "read":
     if not os.path.exists("data"):
         with open("data", "wb") as f:
-            for _ in range({read_mb}):
+            for _ in range(READ_MB):
                 f.write(os.urandom(1 << 20))
     drop()
     print(clock(read))
@@ -52,11 +52,11 @@ elif what == "status":
         os.mkdir("repo")
         os.chdir("repo")
         git("init", "-q")
-        for n in range({files}):
-            folder = f"d{{n // 100}}"
+        for n in range(FILES):
+            folder = f"d{n // 100}"
             os.makedirs(folder, exist_ok=True)
-            with open(f"{{folder}}/f{{n}}", "w") as f:
-                f.write(f"file {{n}}\n")
+            with open(f"{folder}/f{n}", "w") as f:
+                f.write(f"file {n}\n")
         git("add", ".")
         git("commit", "-qm", "all")
     else:
@@ -65,10 +65,10 @@ elif what == "status":
     print(clock(lambda: git("status", "--porcelain")))
 else:
     os.mkdir("many")
-    for n in range({remove}):
-        open(f"many/{{n}}", "w").close()
+    for n in range(REMOVE):
+        open(f"many/{n}", "w").close()
     print(clock(lambda: subprocess.run(["rm", "-rf", "many"], check=True)))
-'''.format(read_mb=READ_MB, files=FILES, remove=REMOVE)
+'''.replace("READ_MB", str(READ_MB)).replace("FILES", str(FILES)).replace("REMOVE", str(REMOVE))
 
 
 def prepare(home, folder, box, image, create):
