@@ -116,7 +116,9 @@ int main(int argc, char **argv)
 	if (init(&supervisor, argv[1]) < 0)
 		return 1;
 	(void)uv_run(&supervisor.loop, UV_RUN_DEFAULT);
-	audit_close(supervisor.audit);
+	/* Its thread may still read it when the loop was left early. */
+	if (!supervisor.settling)
+		audit_close(supervisor.audit);
 	catalog_close(supervisor.catalog);
 	return 0;
 }

@@ -93,6 +93,31 @@ static struct audit_event event_of(const struct op *op)
 		.detail = op->detail};
 }
 
+static void settle(uv_work_t *work)
+{
+	struct supervisor *s = work->data;
+
+	s->settle_result = audit_settle(s->audit, s->settle_sig);
+}
+
+static void on_settled(uv_work_t *work, int status)
+{
+	struct supervisor *s = work->data;
+
+	s->settling = false;
+	if (status == 0 && s->settle_result == 0)
+		audit_settled(s->audit, s->settle_sig);
+}
+
+/* Half of what an append waits for is made durable while the guest works or nothing happens. */
+static void settle_soon(struct supervisor *s)
+{
+	if (s->settling || s->state != SUPERVISOR_RUNNING)
+		return;
+	s->settle_work.data = s;
+	s->settling = uv_queue_work(&s->loop, &s->settle_work, settle, on_settled) == 0;
+}
+
 /* An action that cannot be recorded is not performed. */
 static int record_begin(struct op *op, struct err *e)
 {
@@ -102,7 +127,8 @@ static int record_begin(struct op *op, struct err *e)
 	struct audit_event ev = event_of(op);
 	int r = audit_begin(op->s->audit, &ev, &op->audit_seq, e);
 	if (r < 0)
-		(void)err_wrap(e, "not done, since it cannot be recorded");
+		return err_wrap(e, "not done, since it cannot be recorded");
+	settle_soon(op->s);
 	return r;
 }
 
@@ -117,6 +143,7 @@ static void end(struct op *op, json_t *result, const struct err *why)
 			    &e) < 0)
 			log_warn("the end of record %llu is not in the audit log: %s",
 				(unsigned long long)op->audit_seq, e.what);
+		settle_soon(s);
 	}
 	for (struct op **at = &s->ops; *at; at = &(*at)->next)
 		if (*at == op) {

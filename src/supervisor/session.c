@@ -432,9 +432,11 @@ void op_session_frame(struct supervisor *s, const struct frame *f)
 	if (!x)
 		return;
 	if (f->type == AGENT_RUN_STARTED) {
-		if (!x->started && x->op->conn)
-			conn_send(x->op->conn, CLIENT_STARTED, NULL, 0);
+		bool first = !x->started;
 		x->started = true;
+		/* A client whose queue is full goes, and x perhaps with it. */
+		if (first && x->op->conn)
+			conn_send(x->op->conn, CLIENT_STARTED, NULL, 0);
 	} else if (f->type == AGENT_STDOUT || f->type == AGENT_STDERR) {
 		agent_data(x, f);
 	} else if (f->type == AGENT_WINDOW) {

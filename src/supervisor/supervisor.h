@@ -39,6 +39,10 @@ struct supervisor {
 	struct home home;
 	struct catalog *catalog;
 	struct audit *audit;
+	uv_work_t settle_work; /* audit_settle(): op.c */
+	bool settling;
+	int settle_result;
+	char settle_sig[AUDIT_SIG_SIZE];
 	struct sandbox_row row; /* as of the start: id and name do not change */
 	struct spec spec;
 	char policy_hash[65];

@@ -209,7 +209,8 @@ void bench_close(void)
 		(void)fd_close(resume[i]);
 	}
 	buf_release(&agent.in);
-	(void)uv_run(&bench.loop, UV_RUN_NOWAIT);
+	while (bench.settling)
+		(void)uv_run(&bench.loop, UV_RUN_ONCE);
 	(void)uv_loop_close(&bench.loop);
 	audit_close(bench.audit);
 	catalog_close(bench.catalog);
