@@ -153,17 +153,27 @@ def test_a_server_that_stands_still(t):
     before = {s["pid"] for s in servers(t)}
     t.home("sandbox", "mount", "add", t.box, f"{still}:/still")
     server = [s["pid"] for s in servers(t) if s["pid"] not in before][0]
+    other = t.background(t.box, "busybox", "sh", "-c",
+                         "while read line; do cat $line; done", flags=["-i"])
+    reader = t.background(t.box, "busybox", "sh", "-c", "echo ready; read go; cat /still/f",
+                          flags=["-i"])
+    reader.wait_output(b"ready")
     os.kill(server, signal.SIGSTOP)
     try:
-        reader = t.background(t.box, "busybox", "cat", "/still/f")
-        equal(t.home.sh(t.box, "cat /rw/hello"), "rw", "the other mounts go on")
+        reader.process.stdin.write(b"go\n")
+        reader.process.stdin.flush()
+        other.process.stdin.write(b"/rw/hello\n/cow/hello\n")
+        other.process.stdin.flush()
+        other.wait_output(b"rwchanged")
         began = time.monotonic()
         t.home.refused(1, "/still", "does not answer", args=["checkpoint", t.box])
         check(time.monotonic() - began < 15, "the checkpoint is given up")
         equal(t.home.sh(t.box, "cat /cow/hello"), "changed", "the sandbox runs on")
     finally:
         os.kill(server, signal.SIGCONT)
-    equal((reader.wait(60), bytes(reader.out)), (0, b"x"), "what waited gets its answer")
+    equal((reader.wait(60), bytes(reader.out)), (0, b"ready\nx"), "what waited gets its answer")
+    other.process.stdin.close()
+    equal(other.wait(60), 0)
     t.home("checkpoint", t.box)
     t.home("sandbox", "mount", "rm", t.box, "/still")
 
