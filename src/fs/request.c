@@ -48,7 +48,7 @@ static int op_init(struct fs *fs, struct request *q)
 	const uint32_t wanted = FUSE_ASYNC_READ | FUSE_BIG_WRITES | FUSE_ATOMIC_O_TRUNC |
 				FUSE_AUTO_INVAL_DATA | FUSE_DO_READDIRPLUS | FUSE_READDIRPLUS_AUTO |
 				FUSE_PARALLEL_DIROPS | FUSE_MAX_PAGES | FUSE_CACHE_SYMLINKS |
-				FUSE_ASYNC_DIO;
+				FUSE_ASYNC_DIO | FUSE_HANDLE_KILLPRIV_V2;
 	struct fuse_init_in in = {0};
 	struct fuse_init_out out = {.major = FUSE_KERNEL_VERSION, .minor = 36};
 
