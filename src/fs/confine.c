@@ -42,9 +42,9 @@ static const int reading[] = {
 	SCMP_SYS(getrandom)};
 
 static const int writing[] = {SCMP_SYS(pwrite64), SCMP_SYS(pwritev2), SCMP_SYS(ftruncate),
-	SCMP_SYS(fallocate), SCMP_SYS(copy_file_range), SCMP_SYS(unlinkat), SCMP_SYS(renameat2),
-	SCMP_SYS(linkat), SCMP_SYS(symlinkat), SCMP_SYS(mkdirat), SCMP_SYS(fchmodat),
-	SCMP_SYS(utimensat), SCMP_SYS(setxattr), SCMP_SYS(removexattr)};
+	SCMP_SYS(fallocate), SCMP_SYS(copy_file_range), SCMP_SYS(unlinkat), SCMP_SYS(renameat),
+	SCMP_SYS(renameat2), SCMP_SYS(linkat), SCMP_SYS(symlinkat), SCMP_SYS(mkdirat),
+	SCMP_SYS(fchmodat), SCMP_SYS(utimensat), SCMP_SYS(setxattr), SCMP_SYS(removexattr)};
 
 static int allow_all(scmp_filter_ctx f, const int *calls, size_t n)
 {

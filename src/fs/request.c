@@ -48,7 +48,7 @@ static int op_init(struct fs *fs, struct request *q)
 	const uint32_t wanted = FUSE_ASYNC_READ | FUSE_BIG_WRITES | FUSE_ATOMIC_O_TRUNC |
 				FUSE_AUTO_INVAL_DATA | FUSE_DO_READDIRPLUS | FUSE_READDIRPLUS_AUTO |
 				FUSE_PARALLEL_DIROPS | FUSE_MAX_PAGES | FUSE_CACHE_SYMLINKS |
-				FUSE_ASYNC_DIO;
+				FUSE_ASYNC_DIO | FUSE_HANDLE_KILLPRIV_V2;
 	struct fuse_init_in in = {0};
 	struct fuse_init_out out = {.major = FUSE_KERNEL_VERSION, .minor = 36};
 
@@ -93,34 +93,35 @@ static int op_unanswered(struct fs *fs, struct request *q)
 	return FS_NO_REPLY;
 }
 
-enum { ANY_NODE = 1, CHANGES = 2 };
+/* RELAYED: by the relay it is a sign only (event.h). */
+enum { ANY_NODE = 1, CHANGES = 2, RELAYED = 4 };
 
 static const struct {
 	operation *run;
 	unsigned flags;
 } operations[] = {
-	[FUSE_LOOKUP] = {op_lookup, 0},
+	[FUSE_LOOKUP] = {op_lookup, RELAYED},
 	[FUSE_FORGET] = {op_forget, ANY_NODE},
 	[FUSE_GETATTR] = {op_getattr, 0},
-	[FUSE_SETATTR] = {op_setattr, CHANGES},
+	[FUSE_SETATTR] = {op_setattr, CHANGES | RELAYED},
 	[FUSE_READLINK] = {op_readlink, 0},
-	[FUSE_SYMLINK] = {op_symlink, CHANGES},
-	[FUSE_MKNOD] = {op_mknod, CHANGES},
-	[FUSE_MKDIR] = {op_mkdir, CHANGES},
-	[FUSE_UNLINK] = {op_unlink, CHANGES},
-	[FUSE_RMDIR] = {op_rmdir, CHANGES},
-	[FUSE_RENAME] = {op_rename, CHANGES},
-	[FUSE_LINK] = {op_link, CHANGES},
+	[FUSE_SYMLINK] = {op_symlink, CHANGES | RELAYED},
+	[FUSE_MKNOD] = {op_mknod, CHANGES | RELAYED},
+	[FUSE_MKDIR] = {op_mkdir, CHANGES | RELAYED},
+	[FUSE_UNLINK] = {op_unlink, CHANGES | RELAYED},
+	[FUSE_RMDIR] = {op_rmdir, CHANGES | RELAYED},
+	[FUSE_RENAME] = {op_rename, CHANGES | RELAYED},
+	[FUSE_LINK] = {op_link, CHANGES | RELAYED},
 	[FUSE_OPEN] = {op_open, 0},
 	[FUSE_READ] = {op_read, 0},
-	[FUSE_WRITE] = {op_write, CHANGES},
+	[FUSE_WRITE] = {op_write, CHANGES | RELAYED},
 	[FUSE_STATFS] = {op_statfs, 0},
 	[FUSE_RELEASE] = {op_release, ANY_NODE},
 	[FUSE_FSYNC] = {op_fsync, 0},
 	[FUSE_SETXATTR] = {op_setxattr, 0},
 	[FUSE_GETXATTR] = {op_getxattr, 0},
 	[FUSE_LISTXATTR] = {op_listxattr, 0},
-	[FUSE_REMOVEXATTR] = {op_removexattr, CHANGES},
+	[FUSE_REMOVEXATTR] = {op_removexattr, CHANGES | RELAYED},
 	[FUSE_FLUSH] = {op_flush, 0},
 	[FUSE_INIT] = {op_init, ANY_NODE},
 	[FUSE_OPENDIR] = {op_opendir, 0},
@@ -128,16 +129,16 @@ static const struct {
 	[FUSE_RELEASEDIR] = {op_release, ANY_NODE},
 	[FUSE_FSYNCDIR] = {op_fsync, 0},
 	[FUSE_ACCESS] = {op_access, 0},
-	[FUSE_CREATE] = {op_create, CHANGES},
+	[FUSE_CREATE] = {op_create, CHANGES | RELAYED},
 	[FUSE_INTERRUPT] = {op_unanswered, ANY_NODE},
 	[FUSE_DESTROY] = {op_nothing, ANY_NODE},
 	[FUSE_IOCTL] = {op_ioctl, ANY_NODE},
 	[FUSE_BATCH_FORGET] = {op_batch_forget, ANY_NODE},
-	[FUSE_FALLOCATE] = {op_fallocate, CHANGES},
+	[FUSE_FALLOCATE] = {op_fallocate, CHANGES | RELAYED},
 	[FUSE_READDIRPLUS] = {op_readdirplus, 0},
-	[FUSE_RENAME2] = {op_rename2, CHANGES},
+	[FUSE_RENAME2] = {op_rename2, CHANGES | RELAYED},
 	[FUSE_LSEEK] = {op_lseek, 0},
-	[FUSE_COPY_FILE_RANGE] = {op_copy_file_range, CHANGES},
+	[FUSE_COPY_FILE_RANGE] = {op_copy_file_range, CHANGES | RELAYED},
 };
 
 static int run_operation(struct fs *fs, struct request *q)
@@ -152,6 +153,8 @@ static int run_operation(struct fs *fs, struct request *q)
 	q->node = node_get(&fs->nodes, q->h.nodeid);
 	if (!q->node && !(flags & ANY_NODE))
 		return -ESTALE;
+	if (fs->relay_pid && q->h.pid == fs->relay_pid && flags & RELAYED)
+		return event_request(fs, q);
 	if (fs->read_only && flags & CHANGES)
 		return -EROFS;
 	fs->watches.own_len = 0;

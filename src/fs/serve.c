@@ -61,6 +61,7 @@ void fs_release(struct fs *fs)
 	watches_release(&fs->watches);
 	buf_release(&fs->notices);
 	fs->proc_fd = fd_close(fs->proc_fd);
+	free(fs->events.all);
 	free(fs->out);
 	fs->out = NULL;
 }
@@ -171,15 +172,19 @@ static ssize_t more_in(struct fs *fs, struct input *in)
 static int wait_in(struct fs *fs, bool *ret_frames)
 {
 	int64_t now = clock_mono_ms(), quiet = fs->watches.quiet_until_ms;
+	int64_t next = now < quiet ? quiet : -1;
+
+	if (fs->events.send_ms && (next < 0 || fs->events.send_ms < next))
+		next = fs->events.send_ms;
 	struct pollfd p[2] = {{.fd = fs->sock, .events = POLLIN},
 		{.fd = now < quiet ? -1 : fs->watches.fd, .events = POLLIN}};
 
-	if (poll(p, 2, now < quiet ? (int)(quiet - now) : -1) < 0)
+	if (poll(p, 2, clock_left_ms(next)) < 0)
 		return errno == EINTR ? 0 : -errno;
 	*ret_frames = p[0].revents;
-	if (!p[1].revents)
-		return 0;
-	watch_read(fs);
+	if (p[1].revents)
+		watch_read(fs);
+	events_send(fs);
 	return send_notices(fs);
 }
 

@@ -9,6 +9,7 @@
 #ifndef KOSA8_FS_SERVER_H
 #define KOSA8_FS_SERVER_H
 
+#include "event.h"
 #include "handle.h"
 #include "node.h"
 #include "watch.h"
@@ -33,6 +34,7 @@ struct fs {
 	struct nodes nodes;
 	struct handles handles;
 	struct watches watches;
+	struct host_events events;
 	struct buf notices; /* frames that go out before the next reply */
 	unsigned char *out; /* frame header, FUSE header, payload */
 };

@@ -44,7 +44,11 @@ static int set_owner(struct fs *fs, const struct request *q, struct node *node, 
 	if (node->type != S_IFREG && node->type != S_IFDIR)
 		return 0;
 	watch_own_node(fs, node);
-	return owner_store(fs, fd, uid, gid);
+	r = owner_store(fs, fd, uid, gid);
+	/* As chown(2) does: the guest leaves it to us (FUSE_HANDLE_KILLPRIV_V2). */
+	if (r == 0 && x.stx_mode & 06000 && node->type == S_IFREG)
+		r = set_mode(fs, node, fd, x.stx_mode);
+	return r;
 }
 
 static int set_size(

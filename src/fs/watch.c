@@ -205,6 +205,19 @@ static struct node *node_named(struct fs *fs, struct node *folder, const char *n
 	return node_find(&fs->nodes, &i);
 }
 
+/* A name that came or went. */
+static void tell_name(struct fs *fs, struct node *folder, const struct inotify_event *e)
+{
+	uint32_t type = e->mask & IN_ISDIR ? S_IFDIR : S_IFREG;
+	int fd = node_fd(&fs->nodes, folder);
+	struct statx x;
+
+	if (e->mask & (IN_DELETE | IN_MOVED_FROM))
+		event_add(fs, folder, e->name, FS_EVENT_DELETED, type);
+	else if (fd >= 0 && statx(fd, e->name, AT_SYMLINK_NOFOLLOW, NODE_STATX, &x) == 0)
+		event_add(fs, folder, e->name, FS_EVENT_CREATED, x.stx_mode & S_IFMT);
+}
+
 static void pass_on(struct fs *fs, struct node *folder, const struct inotify_event *e)
 {
 	const char *name = e->len ? e->name : "";
@@ -219,8 +232,11 @@ static void pass_on(struct fs *fs, struct node *folder, const struct inotify_eve
 	if (e->mask & (IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)) {
 		notify_entry(fs, folder->id, name);
 		notify_inode(fs, folder->id, true);
+		tell_name(fs, folder, e);
 	} else if ((node = node_named(fs, folder, name)) != NULL) {
 		notify_inode(fs, node->id, e->mask & IN_MODIFY);
+		event_add(fs, folder, name,
+			e->mask & IN_MODIFY ? FS_EVENT_MODIFIED : FS_EVENT_ATTRIB, node->type);
 	}
 }
 

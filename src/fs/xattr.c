@@ -50,7 +50,7 @@ static int set_own(struct fs *fs, const struct request *q, const char *name, siz
 		return 0;
 	}
 	if (strcmp(name, "relay") == 0 && sscanf(value, "%10u%c", &a, &end) == 1) {
-		fs->relay_pid = a;
+		fs->relay_pid = q->h.pid;
 		return 0;
 	}
 	return -EINVAL;

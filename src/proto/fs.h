@@ -33,6 +33,22 @@ enum fs_type {
 	FS_FAILED = 68, /* text: why it ends */
 };
 
+/*
+ * A notice whose fuse_out_header.error is FS_EVENT is not for /dev/fuse: the host changed a file in
+ * a folder that the guest looks into, and the relay raises the guest's inotify event for it, by a
+ * system call on its own mount of the file system, made by the thread that has set the attribute
+ * trusted.kosa8.relay (its number in decimal) on the root. kosa8-fs does not carry these calls out.
+ * After the header: u64 node of the folder, u32 kind, u32 type (S_IFMT), the path below the root
+ * with its NUL. Read-only mounts have them too, so the relay's mount must be writable.
+ */
+#define FS_EVENT 1000
+enum fs_event {
+	FS_EVENT_CREATED = 1,  /* mknod, mkdir or symlink, by type */
+	FS_EVENT_DELETED = 2,  /* unlink or rmdir */
+	FS_EVENT_MODIFIED = 3, /* utimensat, AT_SYMLINK_NOFOLLOW: {UTIME_OMIT, UTIME_NOW} */
+	FS_EVENT_ATTRIB = 4,   /* utimensat, AT_SYMLINK_NOFOLLOW: {UTIME_NOW, UTIME_NOW} */
+};
+
 /* Data in one WRITE request or READ reply: max_write, max_read. */
 #define FS_DATA_MAX (128u * 1024)
 /* Requests of one mount that the agent lets be out at once. */

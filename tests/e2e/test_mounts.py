@@ -2,8 +2,10 @@
 """Host folders in a sandbox: what is seen where, what can be written, and what becomes of it."""
 import os
 import shutil
+import signal
+import time
 
-from harness import check, equal, kill, named, supervisor_of, wait_for
+from harness import check, equal, gone, kill, named, supervisor_of, wait_for
 
 SLOW = 180
 
@@ -110,17 +112,17 @@ def test_a_program_goes_on_over_a_rewind(t):
 
 
 def test_a_root_that_vanished(t):
-    gone = folder(t, "gone")
-    t.home("sandbox", "mount", "add", t.box, f"{gone}:/gone")
+    lost = folder(t, "gone")
+    t.home("sandbox", "mount", "add", t.box, f"{lost}:/gone")
     t.home("checkpoint", t.box, "--label", "gone")
-    shutil.rmtree(gone)
+    shutil.rmtree(lost)
     before = supervisor_of(t.home, t.box)
-    t.home.refused(1, gone, "is gone", f"mount rm {t.box} /gone",
+    t.home.refused(1, lost, "is gone", f"mount rm {t.box} /gone",
                    args=["rewind", t.box, "--to", "gone", "--yes"])
     equal(supervisor_of(t.home, t.box), before, "the sandbox runs on")
     equal(t.home.sh(t.box, "cat /rw/hello"), "rw", "with its mounts")
     t.home("sandbox", "stop", t.box)
-    t.home.refused(1, gone, "is gone", f"mount rm {t.box} /gone",
+    t.home.refused(1, lost, "is gone", f"mount rm {t.box} /gone",
                    args=["sandbox", "start", t.box])
     equal(t.home.state(t.box), "stopped")
     t.home("sandbox", "mount", "rm", t.box, "/gone")
@@ -145,6 +147,37 @@ def test_a_server_that_dies(t):
     t.home("checkpoint", t.box)
 
 
+def test_a_server_that_stands_still(t):
+    still = folder(t, "still")
+    write(f"{still}/f", "x")
+    before = {s["pid"] for s in servers(t)}
+    t.home("sandbox", "mount", "add", t.box, f"{still}:/still")
+    server = [s["pid"] for s in servers(t) if s["pid"] not in before][0]
+    other = t.background(t.box, "busybox", "sh", "-c",
+                         "while read line; do cat $line; done", flags=["-i"])
+    reader = t.background(t.box, "busybox", "sh", "-c", "echo ready; read go; cat /still/f",
+                          flags=["-i"])
+    reader.wait_output(b"ready")
+    os.kill(server, signal.SIGSTOP)
+    try:
+        reader.process.stdin.write(b"go\n")
+        reader.process.stdin.flush()
+        other.process.stdin.write(b"/rw/hello\n/cow/hello\n")
+        other.process.stdin.flush()
+        other.wait_output(b"rwchanged")
+        began = time.monotonic()
+        t.home.refused(1, "/still", "does not answer", args=["checkpoint", t.box])
+        check(time.monotonic() - began < 15, "the checkpoint is given up")
+        equal(t.home.sh(t.box, "cat /cow/hello"), "changed", "the sandbox runs on")
+    finally:
+        os.kill(server, signal.SIGCONT)
+    equal((reader.wait(60), bytes(reader.out)), (0, b"ready\nx"), "what waited gets its answer")
+    other.process.stdin.close()
+    equal(other.wait(60), 0)
+    t.home("checkpoint", t.box)
+    t.home("sandbox", "mount", "rm", t.box, "/still")
+
+
 def test_what_cannot_be_mounted(t):
     for what, needle in ((f"{t.home.path}:/a", "record"), (f"{t.rw}/hello:/a", "not a folder"),
                          (f"{t.rw}/none:/a", "no folder"), (f"{t.rw}:/proc", "/proc")):
@@ -160,3 +193,9 @@ def test_no_process_is_left(t):
     check(len(mine) >= 4, f"control: it has servers: {mine}")
     t.home("sandbox", "stop", t.box)
     wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in mine), "they have ended")
+    t.home("sandbox", "start", t.box, timeout=120)
+    supervisor = supervisor_of(t.home, t.box)
+    mine = [s["pid"] for s in named("kosa8-fs", supervisor)]
+    check(len(mine) >= 4, f"control: it has servers: {mine}")
+    kill(supervisor)
+    wait_for(lambda: all(gone(pid) for pid in mine), "they end with a supervisor that is killed")

@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static struct vm_host host = {
 	.accel = VM_ACCEL_TCG, .qemu_version = "7.2.22", .machine = "q35", .cpu = "max"};
@@ -64,6 +65,29 @@ static void test_damage(const char *name)
 	if (fd_pwrite_all(fd, &byte, 1, 0) < 0)
 		exit(1);
 	OK(try_open(&host, &m, &e) == 0, "control: as it was, it is taken");
+	checkpoint_meta_release(&m);
+}
+
+static void test_tables(const struct checkpoint_meta *m)
+{
+	struct err e = {0};
+	int fd = 99;
+
+	EQ_INT(m->mounts.len, 1, "its mounts");
+	EQ_STR(m->mounts.list[0].guest, "/g", "as they were");
+	EQ_INT(checkpoint_meta_open_table(m, dirfd_, 7, &fd, &e), 0, "the table of one");
+	OK(fd >= 0, "is open");
+	(void)fd_close(fd);
+	EQ_INT(checkpoint_meta_open_table(m, dirfd_, 8, &fd, &e), 0, "of another");
+	EQ_INT(fd, -1, "there is none");
+	OK(file_write_atomic(dirfd_, "nodes.7", "tablE", 5, 0600, false) == 0 &&
+			checkpoint_meta_open_table(m, dirfd_, 7, &fd, &e) < 0 &&
+			e.kind == ERR_CORRUPT && strstr(e.what, "nodes.7"),
+		"a damaged one is refused");
+	OK(unlinkat(dirfd_, "nodes.7", 0) == 0 &&
+			checkpoint_meta_open_table(m, dirfd_, 7, &fd, &e) < 0 &&
+			e.kind == ERR_CORRUPT && fd == -1,
+		"and a missing one");
 }
 
 int main(void)
@@ -75,12 +99,15 @@ int main(void)
 
 	if (!mkdtemp(folder) || (dirfd_ = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0 ||
 		file_write_atomic(dirfd_, "pages", "pages", 5, 0600, false) < 0 ||
-		file_write_atomic(dirfd_, "device", "device", 6, 0600, false) < 0)
+		file_write_atomic(dirfd_, "device", "device", 6, 0600, false) < 0 ||
+		file_write_atomic(dirfd_, "nodes.7", "table", 5, 0600, false) < 0)
 		return 1;
 	checkpoint_meta_init(&m, &host, &t);
 	m.images[0] = (struct machine_image){.lun = 3};
 	memset(m.images[0].digest, 'a', 64);
 	m.images_len = 1;
+	m.mounts.list[0] = (struct spec_mount){7, AGENT_MOUNT_COW, strdup("/h"), strdup("/g")};
+	m.mounts.len = 1;
 	EQ_INT(checkpoint_meta_write(&m, dirfd_, hash, &e), 0, "written");
 	EQ_INT(try_open(&host, &got, &e), 0, "and read on the host that wrote it");
 	EQ_STR(got.template_key, t.key, "its template");
@@ -89,6 +116,9 @@ int main(void)
 	test_damage("pages");
 	test_damage("device");
 	test_damage("meta.json");
+	test_tables(&got);
+	checkpoint_meta_release(&got);
+	checkpoint_meta_release(&m);
 	(void)fd_close(dirfd_);
 	(void)file_remove_tree(AT_FDCWD, folder);
 	return tap_done();
