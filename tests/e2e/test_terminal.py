@@ -50,18 +50,18 @@ def test_keys_of_a_shell(t):
     with on(t, BUSYBOX, "sh") as one:
         one.type("echo rea''dy\r")
         one.expect("ready\r\n")
-        one.type("sleep 99\r")
-        one.expect("sleep 99")
+        one.type("sh -c 'echo be''gins; exec sleep 99'\r")
+        one.expect("begins\r\n")
         one.type(INTERRUPT)
         one.type("echo af''ter\r")
         one.expect("after\r\n")
-        one.type("sleep 98\r")
-        one.expect("sleep 98")
+        one.type("sh -c 'echo be''gins; exec sleep 98'\r")
+        one.expect("begins\r\n")
         one.type(SUSPEND)
         one.expect("topped")
         one.type("jobs\r")
-        one.expect("sleep 98")
-        one.type("kill %1; exit 7\r")
+        one.expect("topped")
+        one.type("kill -9 %1; wait; exit 7\r")
         one.end(7)
     with on(t, BUSYBOX, "cat") as one:
         one.type("typed\r")
@@ -78,6 +78,7 @@ def test_vi(t):
         one.type("ihello from vi")
         one.expect("hello from vi")
         one.type(ESCAPE)
+        one.expect("[Modified]")  # else it would be one key with what follows
         one.type(":wq\r")
         one.end()
     equal(t.home.sh(t.box, "cat /workspace/written"), "hello from vi", "the file")
@@ -104,6 +105,10 @@ def test_a_python_prompt(t):
         one.type(INTERRUPT)
         one.expect("KeyboardInterrupt")
         one.expect(">>> ")
+        one.type("exit(6)\r")
+        one.end(6)
+    with on(t, PYTHON, "python") as one:
+        one.expect(">>> ", 120)
         one.type(END)
         one.end()
 
