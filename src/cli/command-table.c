@@ -87,6 +87,8 @@ static const struct flag run_flags[] = {INTERACTIVE, TTY,
 
 static const struct flag exec_flags[] = {INTERACTIVE, TTY, ENV, WORKDIR, USER, TIMEOUT, END};
 
+static const struct flag copy_flags[] = {QUIET, END};
+
 static const struct flag kill_flags[] = {
 	{"signal", 's', FLAG_VALUE, "SIG", "the signal (KILL)", NULL}, END};
 
@@ -205,10 +207,15 @@ const struct command command_table[] = {
 		"send a signal to a container", NULL, "signals to containers", 1, NULL},
 	{"sandbox", "wait", "NAME CONTAINER", 2, 2, 0, SANDBOX, no_flags,
 		"wait for a container's end", NULL, "waiting for containers", 125, NULL},
-	{"sandbox", "cp", "SRC DST", 2, 2, 0, NOTHING, no_flags,
+	{"sandbox", "cp", "SRC DST", 2, 2, 0, NOTHING, copy_flags,
 		"copy files into or out of a sandbox",
-		"One of the two is NAME:PATH or NAME/CONTAINER:PATH; - is a tar stream.",
-		"copying files", 1, NULL},
+		"One of the two is NAME:PATH, in the sandbox's /workspace, or NAME/CONTAINER:PATH; "
+		"the other is a path of the host (one with a colon begins with ./), or - for a tar "
+		"stream, which is unpacked into the folder PATH, or holds PATH. As with cp, a "
+		"folder that is there is copied into, and SRC/. is what a folder holds. Links are "
+		"copied as links. Modes and times are kept; on the host all belongs to the caller, "
+		"and nothing is setuid. Devices, sockets and pipes are skipped.",
+		NULL, 1, cmd_sandbox_cp},
 	{"sandbox", "egress", "NAME [allow HOST | deny HOST | log]", 1, 3, 0, SANDBOX, follow_flags,
 		"show or change what may leave a sandbox", NULL, "changing the egress policy", 1,
 		NULL},
