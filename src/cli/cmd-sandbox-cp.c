@@ -22,8 +22,9 @@
 
 struct cp {
 	struct copy_place src, dst;
-	bool contents; /* of a source */
-	char *name;    /* of a source; "" for contents */
+	bool contents;	/* of a source */
+	char *name;	/* of a source; "" for contents */
+	bool as_folder; /* contents that become a folder of the sandbox */
 	struct connection connection;
 	json_t *request;
 	struct copy_progress progress;
@@ -73,11 +74,11 @@ static int connect_guest(struct cp *cp, struct err *e)
 		(r = connection_open(&s, &cp->connection, e)) < 0)
 		return r;
 	cp->request = copy_request(&c, in ? "in" : "out", guest->container, guest->path,
-		in ? cp->name : "", in && cp->contents, 0);
+		in ? cp->name : "", in && cp->contents && !cp->as_folder, 0);
 	return cp->request ? 0 : out_of_memory(e);
 }
 
-static int copy_in(struct cp *cp, struct copy_io *io, struct err *e)
+static int send_files(struct cp *cp, struct copy_io *io, bool *ret_begun, struct err *e)
 {
 	cleanup_tree_send struct tree_send send = {.dirfd = -1, .file = -1};
 	int r = tree_send_open(&send, cp->src.path, e);
@@ -92,7 +93,24 @@ static int copy_in(struct cp *cp, struct copy_io *io, struct err *e)
 	io->send = &send;
 	r = copy_run(&cp->connection, cp->request, io, e);
 	io->send = NULL;
+	*ret_begun = send.begun;
 	return r;
+}
+
+/* The contents of a folder go into one that is there. Where there is none they are what the new one
+ * holds, so that is asked for second. */
+static int copy_in(struct cp *cp, struct copy_io *io, struct err *e)
+{
+	bool begun = true;
+	int r = send_files(cp, io, &begun, e);
+
+	if (r >= 0 || begun || !cp->contents || e->kind != ERR_NOT_FOUND || io->signal)
+		return r;
+	connection_close(&cp->connection);
+	json_decref(cp->request);
+	cp->request = NULL;
+	cp->as_folder = true;
+	return send_files(cp, io, &begun, e);
 }
 
 static int copy_in_tar(struct cp *cp, struct copy_io *io, struct err *e)

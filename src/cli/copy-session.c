@@ -142,7 +142,6 @@ static int fill_from_files(struct copy *s, struct err *e)
 	while (r > 0 && s->pending.len < FRAME_DATA)
 		r = tree_send_more(s->io->send, &s->pending, e);
 	s->source_done = r == 0;
-	copy_progress_at(s->io->progress, s->io->send->bytes, s->io->send->entries);
 	return r < 0 ? r : 0;
 }
 
@@ -204,7 +203,6 @@ static int take_tree(struct copy *s, const struct frame *f, struct err *e)
 	} else {
 		s->used += (uint32_t)f->len;
 	}
-	copy_progress_at(s->io->progress, s->stream.bytes, s->stream.entries);
 	return r < 0 ? r : buf_failed(&s->pending) ? out_of_memory(e) : 0;
 }
 
@@ -284,6 +282,9 @@ static int write_pipe(struct copy *s, struct err *e)
 		return err_set(e, ERR_CANCELLED, errno, "the tar was not written to its end");
 	use(s, (size_t)n);
 	s->used += (uint32_t)n;
+	/* Who has it all may end before RESULT comes. */
+	if (s->stream.ended && left(s) == 0)
+		s->io->to_fd = fd_close(s->io->to_fd);
 	return 0;
 }
 
@@ -321,6 +322,14 @@ static int wait_events(const struct copy *s, struct pollfd p[P_COUNT], struct er
 	return 0;
 }
 
+static void show_progress(const struct copy *s)
+{
+	const struct tree_send *send = s->io->send;
+
+	copy_progress_at(s->io->progress, send ? send->bytes : s->stream.bytes,
+		send ? send->entries : s->stream.entries);
+}
+
 static int copy_process(struct copy *s, struct err *e)
 {
 	struct pollfd p[P_COUNT];
@@ -345,6 +354,7 @@ static int copy_process(struct copy *s, struct err *e)
 		put_pending(s);
 	else
 		grant_again(s);
+	show_progress(s);
 	return buf_failed(&s->out) || buf_failed(&s->pending) ? out_of_memory(e) : 0;
 }
 

@@ -24,6 +24,8 @@ static int take_entry(struct tree_stream *s, struct err *e)
 {
 	int r;
 
+	if (s->entry.type == TREE_END && s->entries == 0)
+		return no_tree(e);
 	if (s->entry.type == TREE_END) {
 		s->ended = true;
 		return s->sink->end(s->sink->ctx, e);

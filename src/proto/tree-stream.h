@@ -2,7 +2,8 @@
 /*
  * A tree (proto/tree.h) that comes in pieces of any size, taken apart. What comes is not trusted:
  * an entry is handed on when its header is whole and sane, and exactly `size` bytes of content
- * follow it. That parents come first is for the sink to find out.
+ * follow it. That the root
+ * and other parents come first is for the sink to find out.
  */
 #ifndef KOSA8_PROTO_TREE_STREAM_H
 #define KOSA8_PROTO_TREE_STREAM_H

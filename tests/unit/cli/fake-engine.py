@@ -19,6 +19,8 @@ import sys
 import threading
 import time
 
+import fake_copy
+
 HEADER = struct.Struct("<IHHII")
 MAGIC = 0x38C0
 REQUEST, STDIN, STDIN_EOF, SIGNAL, WINDOW = range(1, 6)
@@ -35,6 +37,8 @@ def sql(text, *args):
 
 
 class Connection:
+    STARTED, STDOUT, STDERR = STARTED, STDOUT, STDERR
+
     def __init__(self, sock):
         self.sock = sock
         self.windows = {STDOUT: 0, STDERR: 0}
@@ -102,6 +106,9 @@ class Connection:
                 self.changed.notify_all()
             if frame is None:
                 return
+
+    def start_reader(self):
+        threading.Thread(target=self.reader, daemon=True).start()
 
     def wait(self, condition):
         with self.changed:
@@ -219,7 +226,7 @@ def handle_run(c, request):
         return c.error("cmd_not_found", "notfound: there is no such program")
     if what == "notexec":
         return c.error("cmd_not_exec", "notexec: cannot be executed")
-    threading.Thread(target=c.reader, daemon=True).start()
+    c.start_reader()
     c.send(STARTED)
     ends = {"exit": "exited", "signaled": "signaled", "timeout": "timeout", "killed": "killed"}
     if what in ends:
@@ -273,6 +280,9 @@ class Supervisor:
         self.set_checkpoint(checkpoint)
         os.makedirs(f"{HOME}/sandboxes/{self.sandbox}/checkpoints/{checkpoint}")
         c.result(id=checkpoint, label=request.get("label"), pause_ms=41.5, size_bytes=25000000)
+
+    def op_copy(self, c, request):
+        fake_copy.op_copy(c, request, HOME)
 
     def op_rewind(self, c, request):
         self.set_checkpoint(request["checkpoint"])
