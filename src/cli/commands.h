@@ -15,6 +15,8 @@ int cmd_sandbox_pull(const struct args *a, struct err *e);
 int cmd_sandbox_images(const struct args *a, struct err *e);
 int cmd_sandbox_run(const struct args *a, struct err *e);
 int cmd_sandbox_cp(const struct args *a, struct err *e);
+int cmd_sandbox_diff(const struct args *a, struct err *e);
+int cmd_sandbox_apply(const struct args *a, struct err *e);
 int cmd_checkpoint_create(const struct args *a, struct err *e);
 int cmd_checkpoint_ls(const struct args *a, struct err *e);
 int cmd_checkpoint_rm(const struct args *a, struct err *e);

@@ -422,10 +422,21 @@ static int raw_end(void *ctx, struct err *e)
 	return 0;
 }
 
-/* What is ignored stays so (nohup, background jobs). */
-static int watch_signals(struct err *e)
+static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+
+void copy_unblock_signals(void)
 {
-	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+	sigset_t set;
+
+	(void)sigemptyset(&set);
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		(void)sigaddset(&set, signals[i]);
+	(void)sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
+/* What is ignored stays so (nohup, background jobs). */
+int copy_watch_signals(struct err *e)
+{
 	sigset_t set;
 
 	(void)signal(SIGPIPE, SIG_IGN);
@@ -469,7 +480,7 @@ int copy_run(struct connection *c, const json_t *request, struct copy_io *io, st
 	buf_init(&s->pending, 2 * AGENT_WINDOW_MAX);
 	buf_init(&s->text, TEXT_MAX);
 	tree_stream_init(&s->stream, io->sink ? io->sink : &raw);
-	s->signal_fd = watch_signals(e);
+	s->signal_fd = copy_watch_signals(e);
 	r = copy_all(s, request, e);
 	io->to_fd = fd_close(io->to_fd);
 	(void)fd_close(s->signal_fd);

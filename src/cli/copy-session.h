@@ -34,5 +34,8 @@ json_t *copy_request(const struct context *c, const char *kind, const char *cont
  * SIGTERM and SIGHUP are blocked and SIGPIPE ignored. */
 int copy_run(
 	struct connection *c, const json_t *request, struct copy_io *io, struct err *e) must_check;
+/* SIGINT, SIGTERM and SIGHUP, unless ignored, come to the descriptor that is returned. */
+int copy_watch_signals(struct err *e) must_check;
+void copy_unblock_signals(void);
 
 #endif

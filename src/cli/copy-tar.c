@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "copy-tar.h"
 
+#include "copy-session.h"
+
 #include "../base/fd.h"
 #include "../base/install.h"
 #include "../base/json.h"
@@ -76,17 +78,6 @@ int copy_tar_write(struct copy_tar *t, const char *name, int *ret, struct err *e
 	return r;
 }
 
-static void unblock_signals(void)
-{
-	sigset_t set;
-
-	(void)sigemptyset(&set);
-	(void)sigaddset(&set, SIGINT);
-	(void)sigaddset(&set, SIGTERM);
-	(void)sigaddset(&set, SIGHUP);
-	(void)sigprocmask(SIG_UNBLOCK, &set, NULL);
-}
-
 /* What it says it failed of; false: nothing. */
 static bool read_report(int fd, struct err *ret)
 {
@@ -113,7 +104,7 @@ int copy_tar_end(struct copy_tar *t, int r, struct err *e)
 	if (r < 0 && !broken)
 		(void)kill(t->pid, SIGKILL);
 	else
-		unblock_signals();
+		copy_unblock_signals();
 	bool said = read_report(t->report, &own);
 	int status = spawn_wait(t->pid);
 	t->report = fd_close(t->report);

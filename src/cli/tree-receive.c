@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tree-receive.h"
 
+#include "tree-walk.h"
+
 #include "../base/fd.h"
 #include "../base/file.h"
 #include "../base/hash.h"
@@ -49,50 +51,12 @@ static int unexpected(const char *what, struct err *e)
 
 /* ---- folders ---- */
 
-/* Opens the folder of these len bytes, link by link of the chain; a descriptor or -errno. */
-static int walk(int base, const char *path, size_t len)
-{
-	cleanup_fd int fd = openat(base, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	char name[RECEIVE_NAME_SIZE];
-
-	for (const char *end = path + len; fd >= 0 && path < end;) {
-		size_t n = 0;
-		while (path + n < end && path[n] != '/')
-			n++;
-		if (n == 0 || n >= sizeof(name))
-			return -EINVAL;
-		memcpy(name, path, n);
-		name[n] = '\0';
-		int next = openat(fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		if (next < 0)
-			return -errno;
-		(void)fd_close(fd);
-		fd = next;
-		path += path + n < end ? n + 1 : n;
-	}
-	return fd < 0 ? -errno : fd_take(&fd);
-}
-
-static size_t parent_len(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? (size_t)(slash - path) : 0;
-}
-
-static const char *last_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
 /* The folder of these len bytes becomes the one at work. */
 static int go_to(struct tree_receive *t, const char *path, size_t len, struct err *e)
 {
 	if (t->dirfd >= 0 && strlen(t->dir) == len && memcmp(t->dir, path, len) == 0)
 		return 0;
-	int fd = walk(t->base, path, len);
+	int fd = tree_walk(t->base, path, len);
 	if (fd < 0)
 		return failed(t, -fd, t->path, e);
 	(void)fd_close(t->dirfd);
@@ -160,7 +124,7 @@ static int push_level(struct tree_receive *t, const struct tree_entry *m, struct
 
 static int put_folder(struct tree_receive *t, const struct tree_entry *m, struct err *e)
 {
-	const char *name = last_name(t->path);
+	const char *name = tree_last_name(t->path);
 	struct stat st;
 
 	if (!*t->path) /* base itself: it stays as it is */
@@ -191,7 +155,7 @@ static void new_temp(struct tree_receive *t)
 
 static int publish(struct tree_receive *t, struct err *e)
 {
-	const char *name = last_name(t->path);
+	const char *name = tree_last_name(t->path);
 	struct stat st;
 	int r;
 
@@ -291,7 +255,7 @@ static int link_made(struct tree_receive *t, int dirfd, const char *name, struct
 	struct stat st;
 
 	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) ||
-		!inode_table_find(&t->files, &st))
+		(!t->replace && !inode_table_find(&t->files, &st)))
 		return unexpected("a hard link to what it did not send", e);
 	new_temp(t);
 	if (linkat(dirfd, name, t->dirfd, t->temp, 0) == 0)
@@ -316,10 +280,10 @@ static int put_hardlink(struct tree_receive *t, const struct tree_entry *m, stru
 	char target[RECEIVE_PATH_SIZE];
 
 	join(t, m->target, target);
-	cleanup_fd int dirfd = walk(t->base, target, parent_len(target));
+	cleanup_fd int dirfd = tree_walk(t->base, target, tree_parent_len(target));
 	if (dirfd < 0)
 		return unexpected("a hard link to what it did not send", e);
-	return link_made(t, dirfd, last_name(target), e);
+	return link_made(t, dirfd, tree_last_name(target), e);
 }
 
 /* ---- entries ---- */
@@ -374,7 +338,8 @@ static int receive_entry(void *ctx, const struct tree_entry *m, struct err *e)
 		return r;
 	join(t, m->path, t->path);
 	if ((r = finish_levels(t, false, e)) < 0 ||
-		(r = go_to(t, t->path, parent_len(t->path), e)) < 0 || (r = put_entry(t, m, e)) < 0)
+		(r = go_to(t, t->path, tree_parent_len(t->path), e)) < 0 ||
+		(r = put_entry(t, m, e)) < 0)
 		return r;
 	t->made++;
 	return 0;
@@ -400,10 +365,10 @@ const struct tree_sink tree_receive_sink = {.entry = receive_entry,
 int tree_receive_remove(struct tree_receive *t, const char *path, struct err *e)
 {
 	join(t, path, t->path);
-	int r = go_to(t, t->path, parent_len(t->path), e);
+	int r = go_to(t, t->path, tree_parent_len(t->path), e);
 	if (r < 0)
 		return e->errnum == ENOENT ? 0 : r; /* its folder has gone, and it too */
-	r = file_remove_tree(t->dirfd, last_name(t->path));
+	r = file_remove_tree(t->dirfd, tree_last_name(t->path));
 	return r < 0 ? failed(t, -r, t->path, e) : 0;
 }
 

@@ -34,8 +34,9 @@ struct tree_receive {
 	int base;
 	char name[RECEIVE_NAME_SIZE]; /* of the tree's root in base; "": base is the root */
 	bool folder_only;	      /* only a folder may come */
-	bool replace;		      /* what is in the way of another type is removed */
-	bool is_new;		      /* there was nothing of that name before */
+	bool replace; /* what is in the way of another type is removed; hard links to what is there
+		       */
+	bool is_new;  /* there was nothing of that name before */
 	bool begun, ended;
 	int dirfd;		      /* of the folder at work, or -1 */
 	char dir[RECEIVE_PATH_SIZE];  /* its path below base */

@@ -112,8 +112,11 @@ def op_copy(c, request, home):
     if request["kind"] == "in":
         return copy_in(c, name, home)
     if request["kind"] == "upper":
-        with open(f"{home}/upper", "rb") as f:
-            data = f.read()
+        data = upper(home)
+        c.write(c.STDOUT, data)
+        if not data.endswith(tree()):
+            c.wait(lambda: False)
+        return c.run_result("exited")
     elif name == "big":
         data = ROOT + entry(FILE, b"f", size=40_000_000, data=b"x" * 40_000_000) + tree()
     else:
@@ -137,6 +140,19 @@ def op_copy(c, request, home):
         c.write(c.STDOUT, data[i:i + 1])
     c.write(c.STDOUT, data[100:])
     return c.run_result("exited")
+
+
+UPPERS = []
+
+
+def upper(home):
+    """What the test has put there; every second time, when there is one, the other tree."""
+    second = os.path.exists(f"{home}/upper-2")
+    if second:
+        UPPERS.append(None)
+    name = "upper-2" if second and len(UPPERS) % 2 == 0 else "upper"
+    with open(f"{home}/{name}", "rb") as f:
+        return f.read()
 
 
 def copy_in(c, name, home):
