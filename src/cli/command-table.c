@@ -112,6 +112,11 @@ static const struct flag logs_flags[] = {FOLLOW,
 		NULL},
 	END};
 
+static const struct flag copy_flags[] = {QUIET, END};
+
+static const struct flag apply_flags[] = {
+	{"yes", 'y', FLAG_SWITCH, NULL, "do not ask", NULL}, QUIET, END};
+
 static const struct flag kill_flags[] = {
 	{"signal", 's', FLAG_VALUE, "SIG", "the signal (KILL)", NULL}, END};
 
@@ -254,10 +259,28 @@ const struct command command_table[] = {
 		"exit "
 		"status is as for run.",
 		NULL, 125, cmd_sandbox_attach},
-	{"sandbox", "cp", "SRC DST", 2, 2, 0, NOTHING, no_flags,
+	{"sandbox", "cp", "SRC DST", 2, 2, 0, NOTHING, copy_flags,
 		"copy files into or out of a sandbox",
-		"One of the two is NAME:PATH or NAME/CONTAINER:PATH; - is a tar stream.",
-		"copying files", 1, NULL},
+		"One of the two is NAME:PATH, in the sandbox's /workspace, or NAME/CONTAINER:PATH; "
+		"the other is a path of the host (one with a colon begins with ./), or - for a tar "
+		"stream, which is unpacked into the folder PATH, or holds PATH. As with cp, a "
+		"folder that is there is copied into, and SRC/. is what a folder holds. Links are "
+		"copied as links. Modes and times are kept; on the host all belongs to the caller, "
+		"and nothing is setuid. Devices, sockets and pipes are skipped.",
+		NULL, 1, cmd_sandbox_cp},
+	{"sandbox", "diff", "NAME GUEST", 2, 2, 0, SANDBOX, json_flags,
+		"show what a cow mount would change on the host",
+		"GUEST is the mount's path in the sandbox. A line a path: A added, C changed, D "
+		"removed, compared with the host's folder as it is now. Times and owners do not "
+		"count. The exit status is 0 whether or not there are any.",
+		NULL, 1, cmd_sandbox_diff},
+	{"sandbox", "apply", "NAME GUEST [PATH...]", 2, OPERANDS_ANY, 0, SANDBOX, apply_flags,
+		"write a cow mount's changes to the host",
+		"All of them, or those at and below each PATH of the mount. Shows them, as diff "
+		"does, and asks on a terminal; elsewhere --yes is needed. Files of the host that "
+		"have changed meanwhile are overwritten. Links are never followed, and nothing "
+		"becomes setuid.",
+		NULL, 1, cmd_sandbox_apply},
 	{"sandbox", "egress", "NAME [allow HOST | deny HOST | log]", 1, 3, 0, SANDBOX, follow_flags,
 		"show or change what may leave a sandbox", NULL, "changing the egress policy", 1,
 		NULL},

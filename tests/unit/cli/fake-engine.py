@@ -19,6 +19,8 @@ import sys
 import threading
 import time
 
+import fake_copy
+
 HEADER = struct.Struct("<IHHII")
 MAGIC = 0x38C0
 REQUEST, STDIN, STDIN_EOF, SIGNAL, WINDOW, DETACH, RESIZE = range(1, 8)
@@ -35,6 +37,8 @@ def sql(text, *args):
 
 
 class Connection:
+    STARTED, STDOUT, STDERR = STARTED, STDOUT, STDERR
+
     def __init__(self, sock):
         self.sock = sock
         self.windows = {STDOUT: 0, STDERR: 0}
@@ -110,6 +114,9 @@ class Connection:
             self.stdin.append(payload)
         elif kind == STDIN_EOF:
             self.stdin_end = True
+
+    def start_reader(self):
+        threading.Thread(target=self.reader, daemon=True).start()
 
     def wait(self, condition):
         with self.changed:
@@ -258,7 +265,7 @@ def handle_run(c, request):
     if what == "notexec":
         return c.error("cmd_not_exec", "notexec: cannot be executed")
     c.request = request
-    threading.Thread(target=c.reader, daemon=True).start()
+    c.start_reader()
     if what == "slowstart":
         c.wait(lambda: False)
         return None
@@ -337,6 +344,9 @@ class Supervisor:
         self.set_checkpoint(checkpoint)
         os.makedirs(f"{HOME}/sandboxes/{self.sandbox}/checkpoints/{checkpoint}")
         c.result(id=checkpoint, label=request.get("label"), pause_ms=41.5, size_bytes=25000000)
+
+    def op_copy(self, c, request):
+        fake_copy.op_copy(c, request, HOME)
 
     def op_rewind(self, c, request):
         self.set_checkpoint(request["checkpoint"])

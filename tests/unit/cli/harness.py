@@ -47,7 +47,11 @@ class World:
         self.home = f"{self.dir}/home"
         libexec = f"{self.dir}/libexec"
         os.mkdir(libexec)
-        fake = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fake-engine.py")
+        here = os.path.dirname(os.path.abspath(__file__))
+        fake = os.path.join(here, "fake-engine.py")
+        shutil.copy(os.path.join(here, "fake_copy.py"), libexec)
+        os.symlink(os.path.join(os.path.dirname(self.program), "kosa8-tar"),
+                   f"{libexec}/kosa8-tar")
         for name in ("kosa8-supervisor", "kosa8-image", "kosa8-unpack"):
             shutil.copy(fake, f"{libexec}/{name}")
             os.chmod(f"{libexec}/{name}", 0o755)
