@@ -5,6 +5,8 @@
 #include "../base/log.h"
 #include "../base/text.h"
 #include "container-requests.h"
+#include "run-client.h"
+#include "run-start.h"
 
 #include <errno.h>
 #include <stdio.h>

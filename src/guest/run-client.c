@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A run and its client: the frames of the session, its end, and another client's ATTACH. */
-#include "run.h"
+#include "run-client.h"
 
 #include "../base/log.h"
+#include "run-start.h"
 
 #include <errno.h>
 #include <string.h>

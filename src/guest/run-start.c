@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* RUN and EXEC: from the request to the child process. */
-#include "run.h"
+#include "run-start.h"
 
 #include "../base/clock.h"
 #include "../base/fd.h"
 #include "../base/strv.h"
 #include "boot.h"
 #include "container.h"
+#include "run-report.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -29,22 +29,15 @@ static void set_deadline(struct run *r, uint64_t timeout_ms)
 		r->deadline_ms = clock_mono_ms() + (int64_t)timeout_ms;
 }
 
-/* The child's ends of streams and report channel, closed whatever comes. */
-struct ends {
-	int stdio[3];
-	int report[2];
-};
-
-static int open_ends(struct runs *rs, struct run *r, struct ends *ret, struct err *e)
+int run_ends_open(struct runs *rs, struct run *r, struct run_ends *ret, struct err *e)
 {
-	*ret = (struct ends){.stdio = {-1, -1, -1}, .report = {-1, -1}};
+	*ret = (struct run_ends){.stdio = {-1, -1, -1}, .report = {-1, -1}};
 	int n = run_streams_open(rs, r, ret->stdio, e);
 
 	return n < 0 ? n : container_report_pair(ret->report, e);
 }
 
-/* pid: what the start returned. */
-static int close_ends(struct runs *rs, struct run *r, struct ends *ends, int pid, struct err *e)
+int run_ends_close(struct runs *rs, struct run *r, struct run_ends *ends, int pid, struct err *e)
 {
 	for (size_t i = 0; i < 3; i++)
 		(void)fd_close(ends->stdio[i]);
@@ -61,8 +54,8 @@ static int start_child(struct runs *rs, struct run *r, const struct agent_run *m
 {
 	char image_dir[128], layer[CONTAINER_LAYER_SIZE];
 	struct container_entry *c = r->container;
-	struct ends ends;
-	int n = open_ends(rs, r, &ends, e);
+	struct run_ends ends;
+	int n = run_ends_open(rs, r, &ends, e);
 
 	if (n >= 0) {
 		(void)snprintf(image_dir, sizeof(image_dir), PATH_IMAGES "/%s", m->image);
@@ -82,7 +75,7 @@ static int start_child(struct runs *rs, struct run *r, const struct agent_run *m
 			.report_fd = ends.report[1]};
 		n = container_start(&spec, e);
 	}
-	n = close_ends(rs, r, &ends, n, e);
+	n = run_ends_close(rs, r, &ends, n, e);
 	c->init = r->child;
 	return n;
 }
@@ -160,8 +153,8 @@ static int start_exec_child(struct runs *rs, struct run *r, struct agent_exec *m
 {
 	struct container_entry *c = r->container;
 	cleanup_strv char **env = merged_env(c->env, m->env);
-	struct ends ends;
-	int n = env ? open_ends(rs, r, &ends, e) : err_errno(e, ENOMEM, "start the exec");
+	struct run_ends ends;
+	int n = env ? run_ends_open(rs, r, &ends, e) : err_errno(e, ENOMEM, "start the exec");
 
 	if (!env)
 		return n;
@@ -178,7 +171,7 @@ static int start_exec_child(struct runs *rs, struct run *r, struct agent_exec *m
 			.report_fd = ends.report[1]};
 		n = container_exec_start(&spec, e);
 	}
-	return close_ends(rs, r, &ends, n, e);
+	return run_ends_close(rs, r, &ends, n, e);
 }
 
 static int start_exec(struct runs *rs, struct run *r, struct agent_exec *m, struct err *e)

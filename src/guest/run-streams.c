@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The three streams of a run: pipes or a terminal on one side, windows and frames on the other. A
- * terminal is one descriptor for both directions: out[0] has it, `in` a copy; out[1] has nothing.
+ * A terminal is one descriptor for both directions: out[0] has it, `in` a copy; out[1] has nothing.
  */
-#include "run.h"
+#include "run-streams.h"
 
 #include "../base/fd.h"
 #include "../base/log.h"
+#include "run.h"
 #include "terminal.h"
 
 #include <errno.h>

@@ -28,14 +28,13 @@
 #include "containers.h"
 #include "loop.h"
 #include "mux.h"
+#include "run-streams.h"
 
 #include <stdint.h>
 #include <sys/types.h>
 
 /* Programs and execs that are alive. */
 #define RUNS_MAX 128
-/* Bytes of stdin that the agent holds for a run: what it grants at first. */
-#define RUN_STDIN_WINDOW (128u * 1024)
 
 enum run_kind { RUN_PROGRAM, RUN_EXEC, RUN_COPY };
 enum run_state {
@@ -46,24 +45,6 @@ enum run_state {
 	RUN_FAILED,
 	RUN_DRAINING,
 	RUN_OVER
-};
-
-struct run_output {
-	struct watch pipe;
-	uint32_t window; /* granted and not used */
-	uint32_t left;	 /* DRAINING: bytes in the pipe that are this run's own */
-	bool ended;	 /* nothing is read any more */
-	bool eof_sent;	 /* to the client */
-};
-
-struct run_input {
-	struct watch pipe;
-	struct buf data;
-	uint32_t granted;  /* the client may send so much more */
-	uint32_t consumed; /* written since the last grant */
-	bool eof;
-	bool line_begun; /* a terminal: something was typed since the last end of a line */
-	bool end_typed;	 /* a terminal: for this client */
 };
 
 struct run_client {
@@ -123,56 +104,17 @@ void runs_clean(struct runs *rs);
 int64_t runs_deadline_ms(const struct runs *rs);
 /* The epoch ended: no run has a client any more. */
 void runs_forget_clients(struct runs *rs);
-/* For SHUTDOWN. */
 void runs_signal_all(struct runs *rs, int signal);
 void runs_kill_all(struct runs *rs);
 bool runs_any(const struct runs *rs);
 
-/* run-start.c: RUN and EXEC frames; take what m holds. Refusals are sent as RUN_FAILED. */
-void runs_start(struct runs *rs, uint32_t stream, struct agent_run *m);
-void runs_exec(struct runs *rs, uint32_t stream, struct agent_exec *m);
+/* run.c, for the others. */
 /* A run with this client, or NULL: RUN_FAILED was sent. */
 struct run *run_new(struct runs *rs, enum run_kind kind, uint32_t stream);
-/* An exec that waits: starts it when its container runs. 1: it did something. */
-int run_waiting_step(struct runs *rs, struct run *r);
-void run_send_failed(struct runs *rs, uint32_t stream, const struct err *e);
-
-/* run.c, for the others. It cannot be started: RUN_FAILED. */
-void run_fail(struct runs *rs, struct run *r, const struct err *e);
+void run_set_over(struct runs *rs, struct run *r);
 /* Ends the whole tree; what follows comes through runs_reaped(). */
 void run_force(struct run *r, enum agent_end how);
 /* To the program itself. */
 void run_signal(struct run *r, int signal);
-
-/* run-client.c */
-/* A frame of a session. False: no run has this client. */
-bool runs_frame(struct runs *rs, const struct frame *f);
-/* ATTACH; refusals are sent as RUN_FAILED. */
-void runs_attach(struct runs *rs, uint32_t stream, const struct agent_attach *m);
-struct run *runs_find(struct runs *rs, uint32_t stream);
-/* Ends the session with RUN_EXIT; the run has no client any more. */
-void run_client_end(struct runs *rs, struct run *r, const struct agent_exit *exit);
-/* What DETACH means for it: of a RUN, that the container is kept. */
-void run_detach(struct runs *rs, struct run *r);
-
-/* run-streams.c */
-/* Pipes for the child's ends in ret_child[3] (owned by the caller), the others watched. With a
- * terminal there are none: the terminal comes with its STARTED. */
-int run_streams_open(
-	struct runs *rs, struct run *r, int ret_child[static 3], struct err *e) must_check;
-int run_streams_terminal(struct runs *rs, struct run *r, int master, struct err *e) must_check;
-void run_streams_close(struct runs *rs, struct run *r);
-/* Lets the client send what there is room for. */
-void run_stdin_grant(struct runs *rs, struct run *r);
-/* -EPROTO: more than was granted. */
-int run_stdin_data(struct runs *rs, struct run *r, const struct frame *f) must_check;
-void run_window(struct run *r, const struct frame *f);
-void run_resize(struct run *r, const struct agent_size *size);
-/* 1: progress. */
-int run_stdin_step(struct runs *rs, struct run *r);
-int run_output_step(struct runs *rs, struct run *r, size_t which);
-void run_send_eof(struct runs *rs, struct run *r, size_t which);
-/* Called when all writers of the run have ended: notes what the pipes hold. */
-void run_streams_drain(struct run *r);
 
 #endif
