@@ -148,6 +148,7 @@ static void on_resume(struct agent *a, const struct agent_resume *m)
 		image_forget_requests(&a->images);
 		runs_forget_clients(&a->runs);
 		sessions_forget(&a->sessions);
+		containers_forget_requests(&a->containers);
 	}
 	if (quiesce_resume(&a->quiesce, m->quiesce, new_epoch) && !new_epoch)
 		relay_resume(&a->relay);

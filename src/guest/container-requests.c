@@ -62,7 +62,8 @@ static int remove_it(struct runs *rs, uint32_t stream, const struct agent_remove
 			e, ERR_WRONG_STATE, EBUSY, "container %s is being removed", c->is.id);
 	if (!m->force && c->is.state != AGENT_CONTAINER_ENDED)
 		return err_set(e, ERR_WRONG_STATE, EBUSY, "container %s is running", c->is.id);
-	c->removing = stream;
+	c->removing = true;
+	c->remover = stream;
 	run_force(c->run, AGENT_END_KILLED);
 	return 0;
 }

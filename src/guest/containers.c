@@ -277,6 +277,12 @@ void containers_remove(struct containers *cs, struct container_entry *c)
 	container_entry_forget(cs, c);
 }
 
+void containers_forget_requests(struct containers *cs)
+{
+	for (size_t i = 0; i < cs->len; i++)
+		cs->list[i]->remover = 0;
+}
+
 void container_pin(struct container_entry *c)
 {
 	c->pins++;

@@ -44,7 +44,8 @@ struct container_entry {
 	unsigned execs;		 /* how many it had: numbers of their cgroups */
 	unsigned helpers;	 /* parents of execs: processes that are not the container's */
 	bool leftovers;		 /* of some of them processes went on */
-	uint32_t removing;	 /* the REMOVE request that waits for its end; 0: none */
+	bool removing;		 /* it is being ended to be removed */
+	uint32_t remover;	 /* the REMOVE request that waits for that; 0: nobody any more */
 	bool removed;
 	unsigned pins;
 };
@@ -88,6 +89,8 @@ void container_write_log(
 void container_processes_gone(struct containers *cs, struct container_entry *c);
 /* All of it but the pinned memory; folder and log are in the trash. It has no process any more. */
 void containers_remove(struct containers *cs, struct container_entry *c);
+/* The epoch ended: nobody waits for a REMOVE any more. */
+void containers_forget_requests(struct containers *cs);
 void container_pin(struct container_entry *c);
 void container_unpin(struct container_entry *c);
 

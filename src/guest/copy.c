@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <linux/openat2.h>
 #include <sched.h>
 #include <signal.h>
@@ -26,6 +27,7 @@
 /* A tree that is as deep as its paths may be long has a folder open at each level. */
 #define FILES_MAX 8192
 #define WORKSPACE "workspace"
+#define CAP(c) (1ull << (c))
 #define FAILED_STATUS (1 << 8) /* of wait(2): exit code 1 */
 
 static int open_root(const char *path, struct copy_root *ret, struct err *e)
@@ -78,6 +80,9 @@ static int mount_ended(const struct copy_spec *s, struct err *e)
 	char options[512];
 	int n;
 
+	if (access(s->image_dir, F_OK) < 0)
+		return err_set(e, ERR_WRONG_STATE, ENOENT,
+			"the image of this ended container is not attached to the sandbox now");
 	if (writes && forget_volatile(s) < 0)
 		return err_errno(e, EIO, "the container's files");
 	if (writes)
@@ -155,6 +160,20 @@ static int find(const struct copy_spec *s, struct copy_place_at *ret, struct err
 	return r;
 }
 
+/* Keeps what is needed to read and make any file; not, for example, what opens the disk's reserve
+ * (ext4) or devices. SYS_ADMIN: trusted xattrs, of an upper folder. */
+static int drop_privileges(bool upper)
+{
+	const uint64_t keep = CAP(CAP_CHOWN) | CAP(CAP_DAC_OVERRIDE) | CAP(CAP_DAC_READ_SEARCH) |
+			      CAP(CAP_FOWNER) | CAP(CAP_FSETID) | (upper ? CAP(CAP_SYS_ADMIN) : 0);
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2] = {0};
+
+	for (int i = 0; i < 2; i++)
+		data[i].effective = data[i].permitted = (uint32_t)(keep >> (32 * i));
+	return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
+}
+
 static int prepare(const struct copy_spec *s, int init, struct copy_place_at *ret, struct err *e)
 {
 	const struct rlimit files = {.rlim_cur = FILES_MAX, .rlim_max = FILES_MAX};
@@ -170,7 +189,12 @@ static int prepare(const struct copy_spec *s, int init, struct copy_place_at *re
 		r = container_set_oom_score("500");
 	if (r == 0 && setrlimit(RLIMIT_NOFILE, &files) < 0)
 		r = -errno;
-	return r < 0 ? err_errno(e, -r, "first step of the copy") : find(s, ret, e);
+	if (r < 0)
+		return err_errno(e, -r, "first step of the copy");
+	if ((r = find(s, ret, e)) < 0)
+		return r;
+	r = drop_privileges(s->place == COPY_UPPER);
+	return r < 0 ? err_errno(e, -r, "first step of the copy") : 0;
 }
 
 /* Names in it may be anything. */

@@ -130,6 +130,7 @@ void runs_start(struct runs *rs, uint32_t stream, struct agent_run *m)
 	if (containers_add(rs->containers, m, &c, &e) < 0)
 		return run_fail(rs, r, &e);
 	r->container = c;
+	container_pin(c);
 	c->run = r;
 	if (start(rs, r, m, &e) < 0) {
 		run_fail(rs, r, &e);

@@ -207,16 +207,18 @@ int runs_step(struct runs *rs)
 /* The container has no process any more: what is kept of it, if anything, is on the disk. */
 static void clean_container(struct runs *rs, struct container_entry *c)
 {
-	uint32_t removing = c->removing;
+	uint32_t remover = c->remover;
 	bool ran = c->is.ended_ns > 0;
 	struct agent_reply done = {0};
 
 	c->run = NULL;
-	if (container_is_kept(c) && ran && !removing)
-		return container_processes_gone(rs->containers, c);
-	containers_remove(rs->containers, c);
-	if (removing)
-		mux_reply(rs->mux, AGENT_REPLY, removing, &done);
+	if (container_is_kept(c) && ran && !c->removing)
+		container_processes_gone(rs->containers, c);
+	else
+		containers_remove(rs->containers, c);
+	if (remover)
+		mux_reply(rs->mux, AGENT_REPLY, remover, &done);
+	container_unpin(c);
 }
 
 static void clean(struct runs *rs, struct run *r)

@@ -9,8 +9,10 @@
  *   kosa8.fs      frames both ways: FUSE messages of the mounts; `stream` is the mount's id.
  *
  * Sessions. RUN, EXEC, ATTACH, LOGS, WAIT, LIST, COPY (agent-session.h, agent-files.h) and CONNECT
- * each open a stream. It carries what its kind needs of: RUN_STARTED, data both ways within
- * windows, CONTAINER frames; and it ends with RUN_EXIT, or with RUN_FAILED instead of RUN_STARTED.
+ * each open a stream. It carries RUN_STARTED and what its kind needs of data both ways within
+ * windows and CONTAINER frames; and it ends with RUN_EXIT, or with RUN_FAILED instead of
+ * RUN_STARTED. Before RUN_EXIT come the ends of the streams that the kind has: STDOUT_EOF and
+ * STDERR_EOF of RUN, EXEC, ATTACH, COPY; STDOUT_EOF of LOGS.
  * KILL ends a session and what it started: the tree of a RUN or EXEC, the connection of a CONNECT.
  * DETACH ends a session and nothing else: what a RUN or EXEC started goes on without a client.
  *
@@ -24,9 +26,10 @@
  * ports have no common order: the agent may have to find the nonce among bytes that came before the
  * record). The nonce is random and younger than the frozen state, so it cannot occur in old bytes.
  * Then the agent sends RESUMED. All streams of the old epoch are dead: the agent reads what their
- * programs write and drops it, their stdin is at its end; the processes go on. Frames of another
- * epoch are ignored by both sides. A RESUME with the same epoch only sets clock and entropy and
- * ends the quiescence; nothing is lost on the mux and no nonce is sent.
+ * programs write and drops it, their stdin is at its end, but for terminals and kept containers,
+ * where an ATTACH may go on; the processes go on. Frames of another epoch are ignored by both
+ * sides. A RESUME with the same epoch only sets clock and entropy and ends the quiescence; nothing
+ * is lost on the mux and no nonce is sent.
  *
  * Quiescence. QUIESCE carries a number that grows with each attempt. The agent freezes all
  * containers (cgroup.freeze), stops reading their pipes, lets the FUSE requests that are out be

@@ -37,6 +37,10 @@ def vector(items):
     return struct.pack('<I', len(items)) + b''.join(text(i) for i in items)
 
 
+def frame(kind, stream, epoch, payload=b''):
+    return struct.pack('<IHHII', len(payload), kind, MAGIC, stream, epoch) + payload
+
+
 class Reply:
     def __init__(self, payload):
         self.status, self.fail, length = struct.unpack_from('<III', payload)
@@ -207,7 +211,7 @@ class Guest:
 
     def send(self, kind, stream, payload=b'', epoch=None):
         epoch = self.epoch if epoch is None else epoch
-        self.mux.sendall(struct.pack('<IHHII', len(payload), kind, MAGIC, stream, epoch) + payload)
+        self.mux.sendall(frame(kind, stream, epoch, payload))
 
     def next_number(self):
         self.number += 1

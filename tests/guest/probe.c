@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -50,6 +51,21 @@ static int deep(long levels)
 	return 0;
 }
 
+/* Each is left by its parent at once, and ends. */
+static int orphans(long count)
+{
+	for (long i = 0; i < count; i++) {
+		pid_t pid = vfork();
+
+		if (pid == 0)
+			_exit(fork() < 0);
+		int status;
+		if (pid < 0 || waitpid(pid, &status, 0) < 0 || status != 0)
+			return 1;
+	}
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -65,6 +81,10 @@ int main(int argc, char **argv)
 			(unsigned)strtoul(argv[4], NULL, 10));
 	else if (strcmp(what, "deep") == 0 && argc == 3)
 		return deep(strtol(argv[2], NULL, 10));
+	else if (strcmp(what, "orphans") == 0 && argc == 3)
+		return orphans(strtol(argv[2], NULL, 10));
+	else if (strcmp(what, "pause") == 0)
+		return pause();
 	else if (strcmp(what, "ids") == 0)
 		printf("%d %d %d %d\n", (int)getuid(), (int)getgid(), (int)getpid(),
 			(int)getppid());

@@ -17,6 +17,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import guestvm as vm  # noqa: E402
 import tests_containers  # noqa: E402, F401
+import tests_copy  # noqa: E402, F401
 import tests_terminal  # noqa: E402, F401
 from harness import (ASSETS, BUSYBOX, PLUGGED, SCRATCH, check, equal, main, ok, own,  # noqa: E402
                      ping, ready, sh, test, tool)
