@@ -34,8 +34,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Programs and execs that are alive. */
-#define RUNS_MAX 128
+#define RUNS_MAX 128 /* programs, execs and copies that are alive */
 
 enum run_kind { RUN_PROGRAM, RUN_EXEC, RUN_COPY };
 enum run_state {

@@ -319,10 +319,10 @@ def orphans_by_the_thousand(g, bench):
     equal(g.find('many').processes, 1, 'control: it is alone')
     start = time.monotonic()
     for _ in range(2):
-        run = g.exec('many', ['/probe', 'orphans', '2500'], timeout=120)
+        run = g.exec('many', ['/probe', 'orphans', '2500'], timeout=300)
         equal(run.exit, (vm.EXITED, 0), 'an exec that leaves 2,500 behind')
     # A process that nobody reaped still counts.
-    until(lambda: g.find('many').processes == 1, 60)
+    until(lambda: g.find('many').processes == 1, 120)
     print(f'# 5,000 orphans: {time.monotonic() - start:.0f} s')
     gone(g, 'many')
 
