@@ -604,6 +604,7 @@ def many_connections(g, bench):
     net.wait(lambda: all(r.over for r in runs))
     again = net.connect(4007)
     check(again.started, f'{again.failed}')
+    net.send(vm.STDIN_EOF, again.stream)
     g.send(vm.KILL, server.stream)
     g.wait(lambda: server.over)
     net.wait(lambda: again.over)
