@@ -4,7 +4,7 @@
  *
  *   1. where the chain stands: the head or the catalog's mark, whichever counts more
  *   2. what a crash left behind that point is sealed
- *   3. the head is made durable: nearly free, the kernel has long written it
+ *   3. the head is made durable, if audit_settle() has not done so already
  *   4. the record is written behind the log and made durable
  *   5. the head, in place; 6. the catalog's mark
  *
@@ -36,7 +36,9 @@ struct audit {
 	int home_dirfd;
 	struct catalog *catalog;
 	struct audit_key key;
-	char checked_sig[129]; /* a signature known to hold */
+	char checked_sig[AUDIT_SIG_SIZE]; /* a signature known to hold */
+	char settled_sig[AUDIT_SIG_SIZE]; /* of a head known to be durable as long as it is the head
+					   */
 };
 
 /* One append, from lock to unlock. */
@@ -203,6 +205,7 @@ static void take_back(struct session *s, const struct audit_head *head, bool had
 {
 	struct err ignored;
 
+	s->a->settled_sig[0] = '\0';
 	/* In this order: in between, the log is one record ahead, as after a crash. */
 	if (had_head)
 		(void)!audit_head_write(s->dir, head, &ignored);
@@ -218,8 +221,10 @@ static int put_record(struct session *s, struct buf *b, const char *hash, struct
 	bool had_head = s->has_head;
 	uint64_t count = s->count;
 	char old_hash[65];
-	int r = audit_head_sync(s->dir, e);
+	int r = 0;
 
+	if (!had_head || strcmp(old.sig, s->a->settled_sig) != 0)
+		r = audit_head_sync(s->dir, e);
 	if (r < 0)
 		return r;
 	r = fd_pwrite_all(s->log, b->data, b->len, s->size);
@@ -325,6 +330,30 @@ static int record(
 	if (r < 0 || (r = find_point(&s, e)) < 0 || (r = seal(&s, ev->actor, e)) < 0)
 		return r;
 	return append(&s, ev, f, e);
+}
+
+/* Under the lock, so that the head that is read is the one that becomes durable. */
+int audit_settle(const struct audit *a, char ret_sig[static AUDIT_SIG_SIZE])
+{
+	struct audit_head head;
+	struct err e;
+	cleanup_fd int dir = dir_open(a->home_dirfd, "audit", false, 0);
+	cleanup_fd int lock = dir < 0 ? dir : lock_open(dir, "lock", true);
+
+	if (lock < 0)
+		return lock;
+	int r = audit_head_read(dir, &head, &e);
+	if (r <= 0)
+		return r < 0 ? r : -ENOENT;
+	if ((r = audit_head_sync(dir, &e)) < 0)
+		return r;
+	memcpy(ret_sig, head.sig, sizeof(head.sig));
+	return 0;
+}
+
+void audit_settled(struct audit *a, const char *sig)
+{
+	(void)snprintf(a->settled_sig, sizeof(a->settled_sig), "%s", sig);
 }
 
 int audit_begin(struct audit *a, const struct audit_event *ev, uint64_t *ret_seq, struct err *e)

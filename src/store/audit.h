@@ -68,6 +68,13 @@ int audit_begin(
 int audit_end(struct audit *a, const struct audit_event *ev, uint64_t begin_seq, const char *result,
 	struct err *e) must_check;
 
+/* Makes the head durable ahead of the next append, which else has to: audit_settle(), which may run
+ * in a thread of its own, and with its 0 audit_settled() in the thread of the appends. Not needed.
+ */
+#define AUDIT_SIG_SIZE 129
+int audit_settle(const struct audit *a, char ret_sig[static AUDIT_SIG_SIZE]) must_check;
+void audit_settled(struct audit *a, const char *sig);
+
 /* Calls cb with each record that parses, in order, from seq on; cb returns < 0 to stop. */
 int audit_read(const struct home *h, uint64_t from_seq, int (*cb)(const json_t *record, void *ctx),
 	void *ctx, struct err *e) must_check;

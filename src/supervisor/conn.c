@@ -197,17 +197,27 @@ void *conn_user(const struct conn *c)
 	return c->user;
 }
 
-void conn_send(struct conn *c, uint16_t type, const void *payload, size_t len)
+static void queued(struct conn *c, int r)
 {
-	if (c->state == CONN_CLOSED)
-		return;
-	if (queue_frame(&c->out, type, 0, 0, payload, len) < 0) {
-		log_warn("a client of process %d lets more than %u MB wait: dropped", (int)c->pid,
-			CONN_OUT_MAX >> 20);
-		shut(c);
+	if (r == 0) {
+		watch(c);
 		return;
 	}
-	watch(c);
+	log_warn("a client of process %d lets more than %u MB wait: dropped", (int)c->pid,
+		CONN_OUT_MAX >> 20);
+	shut(c);
+}
+
+void conn_send(struct conn *c, uint16_t type, const void *payload, size_t len)
+{
+	if (c->state != CONN_CLOSED)
+		queued(c, queue_frame(&c->out, type, 0, 0, payload, len));
+}
+
+void conn_data(struct conn *c, uint16_t type, const void *payload, size_t len)
+{
+	if (c->state != CONN_CLOSED)
+		queued(c, queue_data(&c->out, type, 0, 0, payload, len));
 }
 
 static void send_json(struct conn *c, uint16_t type, const json_t *j)

@@ -38,6 +38,8 @@ void *conn_user(const struct conn *c);
 /* Queue a frame. A client that lets more than CONN_OUT_MAX wait is dropped (gone is called). */
 #define CONN_OUT_MAX (8u * 1024 * 1024)
 void conn_send(struct conn *c, uint16_t type, const void *payload, size_t len);
+/* The same for a part of a stream of bytes: parts that wait share a frame. */
+void conn_data(struct conn *c, uint16_t type, const void *payload, size_t len);
 void conn_notice(struct conn *c, const char *text);
 /* The last frame; takes result. The connection closes itself once it is written. */
 void conn_finish(struct conn *c, json_t *result);

@@ -21,8 +21,8 @@
 enum link_state { LINK_SYNCING, LINK_OPEN, LINK_HELD, LINK_BROKEN };
 
 struct link_events {
-	/* A frame of this epoch. <0: it breaks the protocol, e says how; the link is broken then.
-	 */
+	/* A frame of this epoch; may call any link function but link_release(). <0: it breaks the
+	 * protocol, e says how; the link is broken then. */
 	int (*frame)(void *ctx, const struct frame *f, struct err *e);
 	/* Called once. */
 	void (*broken)(void *ctx, const struct err *why);
@@ -30,7 +30,8 @@ struct link_events {
 
 struct link {
 	enum link_state state;
-	int fd; /* borrowed, non-blocking */
+	bool hold; /* also while SYNCING: HELD follows instead of OPEN */
+	int fd;	   /* borrowed, non-blocking */
 	uint32_t epoch;
 	unsigned char nonce[AGENT_NONCE_SIZE];
 	struct buf in;
@@ -45,7 +46,7 @@ void link_release(struct link *l);
 /* The VM was restored: the nonce goes out, and input is discarded up to it. -ENOBUFS */
 int link_sync(struct link *l, const unsigned char nonce[AGENT_NONCE_SIZE]) must_check;
 void link_hold(struct link *l);
-/* What was held is queued. 0 or -ENOBUFS; nothing to do in another state than HELD. */
+/* What was held is queued. 0 or -ENOBUFS; SYNCING: OPEN will follow. */
 int link_unhold(struct link *l) must_check;
 /* Nothing is reported or sent any more. */
 void link_abort(struct link *l);

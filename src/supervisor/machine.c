@@ -13,18 +13,23 @@
 
 /* QEMU closes its ports within this time of its process's end. */
 #define ENDS_MS 200
+/* What may wait for the guest on the ports beside the mux. */
+#define NET_OUT_MAX (80u * 1024 * 1024)
+#define FS_OUT_MAX (64u * 1024 * 1024)
 
 struct attached {
 	struct machine_image image;
 	bool mounted; /* the agent said so in this epoch */
 };
 
-enum { POLL_MUX, POLL_QMP, POLL_PID, POLL_COUNT };
+enum { POLL_MUX, POLL_NET, POLL_FS, POLL_QMP, POLL_PID, POLL_COUNT };
 
 struct machine {
 	struct vm *vm;
 	struct channel *channel;
+	struct link net, fs;
 	uint32_t epoch;
+	uint32_t quiesce; /* number of the one that is under way, 0: none */
 	int images_dirfd;
 	struct attached images[VM_IMAGES_MAX];
 	size_t images_len;
@@ -39,6 +44,8 @@ struct machine {
 static void release(struct machine *m)
 {
 	channel_free(m->channel);
+	link_release(&m->net);
+	link_release(&m->fs);
 	vm_free(m->vm);
 	m->channel = NULL;
 	m->vm = NULL;
@@ -65,13 +72,20 @@ static void destroy(struct machine *m)
 		uv_close((uv_handle_t *)&m->polls[i], on_poll_closed);
 }
 
+static void abort_links(struct machine *m)
+{
+	link_abort(&m->net);
+	link_abort(&m->fs);
+	if (m->channel)
+		channel_abort(m->channel);
+}
+
 void machine_free(struct machine *m)
 {
 	if (!m || m->freed)
 		return;
 	m->freed = true;
-	if (m->channel)
-		channel_abort(m->channel);
+	abort_links(m);
 	if (m->depth == 0)
 		destroy(m);
 }
@@ -93,7 +107,7 @@ static void died(struct machine *m, const struct err *why)
 		return;
 	m->died = true;
 	enter(m); /* the callbacks may free it */
-	channel_abort(m->channel);
+	abort_links(m);
 	if (!m->freed)
 		m->events.died(m->ctx, m, why);
 	leave(m);
@@ -113,16 +127,34 @@ static void on_quiesced(void *ctx, uint32_t number)
 {
 	struct machine *m = ctx;
 
-	if (!m->freed)
-		m->events.quiesced(m->ctx, m, number);
+	if (m->freed)
+		return;
+	/* One that comes too late must not hold what the resume released. */
+	if (number == m->quiesce && number != 0)
+		link_hold(&m->fs);
+	m->events.quiesced(m->ctx, m, number);
 }
 
-static void on_run_frame(void *ctx, const struct frame *f)
+static void on_session_frame(void *ctx, const struct frame *f)
 {
 	struct machine *m = ctx;
 
 	if (!m->freed)
-		m->events.run_frame(m->ctx, m, f);
+		m->events.session_frame(m->ctx, m, f);
+}
+
+static int on_net_frame(void *ctx, const struct frame *f, struct err *e)
+{
+	struct machine *m = ctx;
+
+	return m->freed || !m->events.net_frame ? 0 : m->events.net_frame(m->ctx, m, f, e);
+}
+
+static int on_fs_frame(void *ctx, const struct frame *f, struct err *e)
+{
+	struct machine *m = ctx;
+
+	return m->freed || !m->events.fs_frame ? 0 : m->events.fs_frame(m->ctx, m, f, e);
 }
 
 /* When QEMU ends, its ports may be heard of before its process: then the process's end is told. */
@@ -141,32 +173,49 @@ static void on_broken(void *ctx, const struct err *why)
 		died(m, why);
 }
 
-static void on_mux(uv_poll_t *handle, int status, int events);
+static void on_port(uv_poll_t *handle, int status, int events);
 
-static void watch_mux(struct machine *m)
+static bool wants_write(const struct machine *m, int port)
 {
-	if (m->freed || m->died)
-		return;
-	int events = UV_READABLE | (channel_wants_write(m->channel) ? UV_WRITABLE : 0);
-	(void)uv_poll_start(&m->polls[POLL_MUX], events, on_mux);
+	if (port == POLL_MUX)
+		return channel_wants_write(m->channel);
+	return link_wants_write(port == POLL_NET ? &m->net : &m->fs);
+}
+
+static void watch(struct machine *m, int port)
+{
+	int events = UV_READABLE | (wants_write(m, port) ? UV_WRITABLE : 0);
+
+	if (!m->freed && !m->died)
+		(void)uv_poll_start(&m->polls[port], events, on_port);
 }
 
 void machine_kick(struct machine *m)
 {
-	watch_mux(m);
+	if (m->freed || m->died)
+		return;
+	for (int port = POLL_MUX; port <= POLL_FS; port++)
+		if (wants_write(m, port))
+			watch(m, port);
 }
 
-static void on_mux(uv_poll_t *handle, int status, int events)
+static void on_port(uv_poll_t *handle, int status, int events)
 {
 	struct machine *m = handle->data;
+	int port = (int)(handle - m->polls);
+	int r;
 
 	(void)status;
 	(void)events;
 	enter(m);
-	if (channel_process(m->channel) < 0)
-		(void)uv_poll_stop(handle);
+	if (port == POLL_MUX)
+		r = channel_process(m->channel);
 	else
-		watch_mux(m);
+		r = link_process(port == POLL_NET ? &m->net : &m->fs);
+	if (r < 0)
+		(void)uv_poll_stop(handle);
+	else if (!m->freed)
+		watch(m, port);
 	leave(m);
 }
 
@@ -253,8 +302,10 @@ static int start_vm(struct machine *m, const struct machine_source *s, int log_f
 
 static int start_polls(uv_loop_t *loop, struct machine *m)
 {
-	static const uv_poll_cb callbacks[POLL_COUNT] = {on_mux, on_qmp, on_process_end};
-	int fds[POLL_COUNT] = {vm_mux_fd(m->vm), vm_qmp_fd(m->vm), vm_pidfd(m->vm)};
+	static const uv_poll_cb callbacks[POLL_COUNT] = {
+		on_port, on_port, on_port, on_qmp, on_process_end};
+	int fds[POLL_COUNT] = {vm_mux_fd(m->vm), vm_net_fd(m->vm), vm_fs_fd(m->vm),
+		vm_qmp_fd(m->vm), vm_pidfd(m->vm)};
 
 	for (int i = 0; i < POLL_COUNT; i++) {
 		int r = uv_poll_init(loop, &m->polls[i], fds[i]);
@@ -273,9 +324,11 @@ static int load_and_run(struct machine *m, const struct machine_source *s, struc
 	static const struct channel_events events = {
 		.resumed = on_resumed,
 		.quiesced = on_quiesced,
-		.run_frame = on_run_frame,
+		.session_frame = on_session_frame,
 		.broken = on_broken,
 	};
+	static const struct link_events net_events = {on_net_frame, on_broken};
+	static const struct link_events fs_events = {on_fs_frame, on_broken};
 	int r = vm_load(m->vm, s->pages_fd, s->device_fd, e);
 
 	if (r < 0)
@@ -283,9 +336,14 @@ static int load_and_run(struct machine *m, const struct machine_source *s, struc
 	m->channel = channel_new(vm_mux_fd(m->vm), vm_resume_fd(m->vm), s->epoch, &events, m);
 	if (!m->channel)
 		return err_set(e, ERR_IO, ENOMEM, "out of memory");
+	link_init(&m->net, vm_net_fd(m->vm), s->epoch, NET_OUT_MAX, &net_events, m);
+	link_init(&m->fs, vm_fs_fd(m->vm), s->epoch, FS_OUT_MAX, &fs_events, m);
 	/* The record waits in the port when the guest's first instruction runs. */
 	if ((r = channel_resume(m->channel, true, e)) < 0)
 		return r;
+	if (link_sync(&m->net, channel_nonce(m->channel)) < 0 ||
+		link_sync(&m->fs, channel_nonce(m->channel)) < 0)
+		return err_set(e, ERR_IO, ENOMEM, "out of memory");
 	return vm_run(m->vm, e);
 }
 
@@ -309,7 +367,7 @@ int machine_start(uv_loop_t *loop, const struct machine_source *s, int log_fd,
 		machine_free(m);
 		return r;
 	}
-	watch_mux(m);
+	machine_kick(m);
 	*ret = m;
 	return 0;
 }
@@ -322,6 +380,37 @@ struct vm *machine_vm(struct machine *m)
 struct channel *machine_channel(struct machine *m)
 {
 	return m->channel;
+}
+
+struct link *machine_net(struct machine *m)
+{
+	return &m->net;
+}
+
+struct link *machine_fs(struct machine *m)
+{
+	return &m->fs;
+}
+
+uint32_t machine_quiesce(struct machine *m)
+{
+	m->quiesce = channel_quiesce(m->channel);
+	link_hold(&m->net);
+	machine_kick(m);
+	return m->quiesce;
+}
+
+int machine_resume(struct machine *m, struct err *e)
+{
+	int r = channel_resume(m->channel, false, e);
+
+	m->quiesce = 0;
+	if (r < 0)
+		return r;
+	if (link_unhold(&m->net) < 0 || link_unhold(&m->fs) < 0)
+		return err_set(e, ERR_IO, ENOMEM, "out of memory");
+	machine_kick(m);
+	return 0;
 }
 
 uint32_t machine_epoch(const struct machine *m)

@@ -12,6 +12,7 @@
 
 #include "../base/fd.h"
 #include "../base/log.h"
+#include "../proto/agent-session.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -68,6 +69,7 @@ static int init(struct supervisor *s, const char *id)
 	struct err e;
 
 	*s = (struct supervisor){.id = id,
+		.ends_left = AGENT_CONTAINERS_MAX,
 		.listen_fd = FD_LISTEN,
 		.lock_fd = FD_LOCK,
 		.dirfd = -1,
@@ -114,7 +116,9 @@ int main(int argc, char **argv)
 	if (init(&supervisor, argv[1]) < 0)
 		return 1;
 	(void)uv_run(&supervisor.loop, UV_RUN_DEFAULT);
-	audit_close(supervisor.audit);
+	/* Its thread may still read it when the loop was left early. */
+	if (!supervisor.settling)
+		audit_close(supervisor.audit);
 	catalog_close(supervisor.catalog);
 	return 0;
 }

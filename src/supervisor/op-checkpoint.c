@@ -261,9 +261,8 @@ static void take(struct checkpoint *c)
 		r = capture(c, &e);
 	int run = vm_run(vm, r < 0 ? &later : &e);
 	if (run == 0)
-		run = channel_resume(machine_channel(s->machine), false, r < 0 ? &later : &e);
+		run = machine_resume(s->machine, r < 0 ? &later : &e);
 	c->run_us = clock_mono_us();
-	machine_kick(s->machine);
 	log_debug("checkpoint: quiesce %lld us, scan %lld, copy %lld, device %lld, disk %lld, "
 		  "paused %lld",
 		(long long)(c->quiesced_us - c->begun_us), (long long)c->capture.scan_us,
@@ -353,8 +352,7 @@ static void begin(struct op *op)
 	}
 	quiescing = c;
 	c->begun_us = clock_mono_us();
-	c->quiesce = channel_quiesce(machine_channel(s->machine));
-	machine_kick(s->machine);
+	c->quiesce = machine_quiesce(s->machine);
 	(void)uv_timer_start(&c->timer, on_quiesce_timeout, QUIESCE_MS, 0);
 }
 

@@ -32,7 +32,7 @@ static void status(struct op *op)
 		return;
 	}
 	for (const struct op *o = s->ops; o; o = o->next)
-		runs += o->active && o->kind == &op_run;
+		runs += o->active && (o->kind == &op_run || o->kind == &op_exec);
 	for (size_t i = 0; i < machine_images_len(m); i++)
 		(void)json_array_append_new(
 			images, json_sprintf("sha256:%s", machine_image_at(m, i)->digest));
@@ -47,11 +47,11 @@ const struct op_kind op_status = {.name = "status", .immediate = true, .start = 
 
 static void on_attached(void *ctx, const struct err *why)
 {
-	struct op *op = ctx;
+	struct op *op = op_ref_end(ctx);
 
-	if (why)
+	if (op && why)
 		op_fail(op, why);
-	else
+	else if (op)
 		op_succeed(op, NULL);
 }
 
@@ -69,8 +69,12 @@ static void attach(struct op *op)
 		(void)json_object_set_new(op->bound, "image", json_string(row.digest));
 		r = catalog_sandbox_image_add(s->catalog, s->row.id, row.digest, &e);
 	}
-	if (r == 0)
-		r = machine_attach(s->machine, row.digest + strlen("sha256:"), on_attached, op, &e);
+	struct op_ref *ref = r == 0 ? op_ref_new(op) : NULL;
+	if (r == 0 && !ref)
+		r = err_set(&e, ERR_IO, ENOMEM, "out of memory");
+	if (r == 0 && (r = machine_attach(s->machine, row.digest + strlen("sha256:"), on_attached,
+			       ref, &e)) < 0)
+		(void)op_ref_end(ref);
 	image_row_release(&row);
 	if (r < 0)
 		op_fail(op, &e);

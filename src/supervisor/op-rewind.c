@@ -58,8 +58,7 @@ static void failed(struct rewind *w, const struct err *why)
 	if (w->made_layer && layer_remove(s->layers_dirfd, w->layer, &e) < 0)
 		log_warn("%s", e.what);
 	if (w->paused && s->machine &&
-		(vm_run(machine_vm(s->machine), &e) < 0 ||
-			channel_resume(machine_channel(s->machine), false, &e) < 0))
+		(vm_run(machine_vm(s->machine), &e) < 0 || machine_resume(s->machine, &e) < 0))
 		log_warn("the sandbox stands still: %s", e.what);
 	finish(w);
 	bool starting = s->state == SUPERVISOR_STARTING, lost = !starting && !s->machine;

@@ -9,8 +9,14 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct op_kind *const kinds[] = {&op_start, &op_status, &op_attach, &op_run,
+static const struct op_kind *const kinds[] = {&op_start, &op_status, &op_attach, &op_run, &op_exec,
+	&op_container_attach, &op_logs, &op_wait, &op_ps, &op_kill, &op_container_rm, &op_copy,
 	&op_checkpoint, &op_checkpoint_rm, &op_rewind, &op_stop, &op_destroy};
+
+struct op_ref {
+	struct op *op; /* NULL: it has ended */
+	struct op_ref *next;
+};
 
 static const struct op_kind *find_kind(const char *name)
 {
@@ -38,8 +44,34 @@ static void append(struct supervisor *s, struct op *op)
 	*at = op;
 }
 
+struct op_ref *op_ref_new(struct op *op)
+{
+	struct op_ref *ref = malloc(sizeof(*ref));
+
+	if (!ref)
+		return NULL;
+	*ref = (struct op_ref){op, op->refs};
+	op->refs = ref;
+	return ref;
+}
+
+struct op *op_ref_end(struct op_ref *ref)
+{
+	struct op *op = ref->op;
+
+	for (struct op_ref **at = op ? &op->refs : NULL; at && *at; at = &(*at)->next)
+		if (*at == ref) {
+			*at = ref->next;
+			break;
+		}
+	free(ref);
+	return op;
+}
+
 static void op_free(struct op *op)
 {
+	for (struct op_ref *ref = op->refs; ref; ref = ref->next)
+		ref->op = NULL;
 	if (op->kind->release)
 		op->kind->release(op);
 	if (op->conn)
@@ -60,6 +92,31 @@ static struct audit_event event_of(const struct op *op)
 		.detail = op->detail};
 }
 
+static void settle(uv_work_t *work)
+{
+	struct supervisor *s = work->data;
+
+	s->settle_result = audit_settle(s->audit, s->settle_sig);
+}
+
+static void on_settled(uv_work_t *work, int status)
+{
+	struct supervisor *s = work->data;
+
+	s->settling = false;
+	if (status == 0 && s->settle_result == 0)
+		audit_settled(s->audit, s->settle_sig);
+}
+
+/* Half of what an append waits for is made durable while the guest works or nothing happens. */
+static void settle_soon(struct supervisor *s)
+{
+	if (s->settling || s->state != SUPERVISOR_RUNNING)
+		return;
+	s->settle_work.data = s;
+	s->settling = uv_queue_work(&s->loop, &s->settle_work, settle, on_settled) == 0;
+}
+
 /* An action that cannot be recorded is not performed. */
 static int record_begin(struct op *op, struct err *e)
 {
@@ -69,7 +126,8 @@ static int record_begin(struct op *op, struct err *e)
 	struct audit_event ev = event_of(op);
 	int r = audit_begin(op->s->audit, &ev, &op->audit_seq, e);
 	if (r < 0)
-		(void)err_wrap(e, "not done, since it cannot be recorded");
+		return err_wrap(e, "not done, since it cannot be recorded");
+	settle_soon(op->s);
 	return r;
 }
 
@@ -84,6 +142,7 @@ static void end(struct op *op, json_t *result, const struct err *why)
 			    &e) < 0)
 			log_warn("the end of record %llu is not in the audit log: %s",
 				(unsigned long long)op->audit_seq, e.what);
+		settle_soon(s);
 	}
 	for (struct op **at = &s->ops; *at; at = &(*at)->next)
 		if (*at == op) {
@@ -175,6 +234,18 @@ void op_fail_all(struct supervisor *s, const struct op *except, const struct err
 	}
 }
 
+void op_fail_of_machine(struct supervisor *s, const struct err *why)
+{
+	for (struct op *op = s->ops; op;) {
+		if (!op->active || !op->kind->of_machine) {
+			op = op->next;
+			continue;
+		}
+		op_fail(op, why);
+		op = s->ops;
+	}
+}
+
 void op_notice(struct op *op, const char *text)
 {
 	if (!op->conn)
@@ -201,7 +272,7 @@ static int decode(struct op *op, struct err *e)
 	op->kind = find_kind(name);
 	if (!op->kind)
 		return err_set(e, ERR_PROTOCOL, 0, "no operation \"%s\"", name);
-	if (count(op->s) >= OPS_MAX)
+	if (count(op->s) >= (op->kind->of_machine ? OPS_MAX : OPS_ALL_MAX))
 		return err_set(
 			e, ERR_LIMIT, 0, "%d operations are under way in this sandbox", OPS_MAX);
 	op->action = op->kind->action;

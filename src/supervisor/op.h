@@ -2,16 +2,18 @@
 /*
  * Operations: what a client's request becomes. The table in op.c says for each whether it is
  * recorded in the audit log and whether it is exclusive. Exclusive ones run alone, in the order of
- * their arrival; a run waits for them only to start; immediate ones wait for nothing. An operation
- * goes on when its client goes away (but for a run, which is ended).
+ * their arrival; the others wait for them only to start; immediate ones wait for nothing. An
+ * operation goes on when its client goes away (but for sessions, see session.h).
  */
 #ifndef KOSA8_SUPERVISOR_OP_H
 #define KOSA8_SUPERVISOR_OP_H
 
 #include "supervisor.h"
 
-/* Waiting and active ones together; more are refused. */
+/* Waiting and active ones of the machine together; more are refused. */
 #define OPS_MAX 512
+/* Others still get in: stop, rm. */
+#define OPS_ALL_MAX (OPS_MAX + 64)
 
 struct op;
 
@@ -19,8 +21,9 @@ struct op_kind {
 	const char *name;   /* in the request */
 	const char *action; /* in the audit log; NULL: not recorded */
 	bool exclusive;
-	bool immediate; /* does not wait for an exclusive one */
-	bool startup;	/* allowed before there is a machine, and only then */
+	bool immediate;	 /* does not wait for an exclusive one */
+	bool startup;	 /* allowed before there is a machine, and only then */
+	bool of_machine; /* about what runs in the machine: ends with it, also at a rewind */
 	/* Checks the request; before it waits. May be NULL. */
 	int (*prepare)(struct op *op, struct err *e);
 	/* Begins it; the end is op_succeed() or op_fail(), at once or later. */
@@ -44,6 +47,7 @@ struct op {
 	uint64_t audit_seq; /* of the begin; 0: none */
 	bool active;
 	void *state;
+	struct op_ref *refs;
 	struct op *next;
 };
 
@@ -58,6 +62,13 @@ void op_fail(struct op *op, const struct err *why);
 void op_advance(struct supervisor *s);
 /* Ends all but `except` (may be NULL) with this error: the machine is gone. */
 void op_fail_all(struct supervisor *s, const struct op *except, const struct err *why);
+/* Ends those of the machine that is gone. */
+void op_fail_of_machine(struct supervisor *s, const struct err *why);
+/* For callbacks that may come after the operation's end: op_ref_end() gives the operation, or NULL
+ * when it has ended, and frees the reference. */
+struct op_ref;
+struct op_ref *op_ref_new(struct op *op); /* NULL when out of memory */
+struct op *op_ref_end(struct op_ref *ref);
 /* A line for people to whoever waits for this operation. */
 void op_notice(struct op *op, const char *text);
 
@@ -70,11 +81,12 @@ void op_checkpoint_rm_merged(struct supervisor *s, bool ok);
 bool op_stop_ended(struct supervisor *s);
 /* A stop that no client asked for: SIGTERM. */
 void op_stop_by_signal(struct supervisor *s);
-/* A frame of a run / all runs of a machine that is gone. */
-void op_run_frame(struct supervisor *s, const struct frame *f);
-void op_run_end_all(struct supervisor *s, const struct err *why);
+/* A frame of a session, or ENDED (op-container.c). */
+void op_session_frame(struct supervisor *s, const struct frame *f);
+void op_container_ended(struct supervisor *s, const struct frame *f);
 
-extern const struct op_kind op_start, op_status, op_attach, op_run, op_checkpoint, op_checkpoint_rm,
+extern const struct op_kind op_start, op_status, op_attach, op_run, op_exec, op_container_attach,
+	op_logs, op_wait, op_ps, op_kill, op_container_rm, op_copy, op_checkpoint, op_checkpoint_rm,
 	op_rewind, op_stop, op_destroy;
 
 #endif

@@ -9,6 +9,7 @@
 #include "../base/file.h"
 #include "../base/install.h"
 #include "../base/log.h"
+#include "../proto/agent-session.h"
 #include "../base/space.h"
 
 #include <errno.h>
@@ -74,8 +75,10 @@ void supervisor_set_machine(struct supervisor *s, struct machine *m, const struc
 	struct machine *former = s->machine;
 
 	/* Their frames would go to the new machine's channel: they end first. */
-	op_run_end_all(s, why);
+	op_fail_of_machine(s, why);
 	s->machine = m;
+	s->ends_left = AGENT_CONTAINERS_MAX;
+	s->ends_told = false;
 	s->disk_full = false;
 	machine_free(former);
 }
@@ -142,12 +145,12 @@ static void on_quiesced(void *ctx, struct machine *m, uint32_t number)
 		op_checkpoint_quiesced(s, number);
 }
 
-static void on_run_frame(void *ctx, struct machine *m, const struct frame *f)
+static void on_session_frame(void *ctx, struct machine *m, const struct frame *f)
 {
 	struct supervisor *s = ctx;
 
 	if (m == s->machine)
-		op_run_frame(s, f);
+		op_session_frame(s, f);
 }
 
 static void on_disk_timer(uv_timer_t *timer)
@@ -240,7 +243,7 @@ static void on_died(void *ctx, struct machine *m, const struct err *why)
 const struct machine_events supervisor_machine_events = {
 	.ready = on_ready,
 	.quiesced = on_quiesced,
-	.run_frame = on_run_frame,
+	.session_frame = on_session_frame,
 	.vm_event = on_vm_event,
 	.died = on_died,
 };

@@ -15,7 +15,9 @@
 #include "../store/spec.h"
 
 struct op;
-struct run;
+struct session;
+
+#define SESSION_BUCKETS 256
 
 enum supervisor_state {
 	SUPERVISOR_STARTING, /* no machine yet */
@@ -35,6 +37,10 @@ struct supervisor {
 	struct home home;
 	struct catalog *catalog;
 	struct audit *audit;
+	uv_work_t settle_work; /* audit_settle(): op.c */
+	bool settling;
+	int settle_result;
+	char settle_sig[AUDIT_SIG_SIZE];
 	struct sandbox_row row; /* as of the start: id and name do not change */
 	struct spec spec;
 	char policy_hash[65];
@@ -45,8 +51,10 @@ struct supervisor {
 	int64_t disk_notice_ms;	 /* when that was last told */
 	bool stopping;		 /* the guest was asked to power down and nobody waits for it */
 	uv_timer_t disk_timer;
-	struct op *ops;	  /* waiting and active, oldest first: op.c */
-	struct run *runs; /* op-run.c */
+	struct op *ops;				   /* waiting and active, oldest first: op.c */
+	struct session *sessions[SESSION_BUCKETS]; /* open ones by their stream: session.c */
+	unsigned ends_left; /* ends of containers that the guest may still report */
+	bool ends_told;	    /* that it reports what it may not */
 };
 
 /* What a machine of this supervisor reports goes here: supervisor.c routes it. */
@@ -54,7 +62,8 @@ extern const struct machine_events supervisor_machine_events;
 /* machine_start() with this sandbox's folders, log and host filled in. */
 int supervisor_start_machine(struct supervisor *s, struct machine_source *source,
 	struct machine **ret, struct err *e) must_check;
-/* The machine that counts from now on; the former is freed and its runs end with `why`. */
+/* The machine that counts from now on; the former is freed and what was about it
+ * ends with `why`. */
 void supervisor_set_machine(struct supervisor *s, struct machine *m, const struct err *why);
 
 /* Opens everything the sandbox consists of; for the start operation. */

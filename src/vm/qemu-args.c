@@ -65,16 +65,22 @@ static void machine(struct args *a, const struct vm_host *host, const struct vm_
 	add(a, "-global", "migration.send-configuration=off");
 }
 
+/* A port's number is part of the saved state. */
+static void port(struct args *a, int nr, const char *id, int fd, const char *name)
+{
+	add(a, "-chardev", "socket,id=%s,fd=%d", id, fd);
+	add(a, "-device", "virtserialport,bus=serial.0,nr=%d,chardev=%s,name=%s", nr, id, name);
+}
+
 static void channels(struct args *a)
 {
 	add(a, "-chardev", "socket,id=qmp,fd=%d", QEMU_FD_QMP);
 	add(a, "-mon", "chardev=qmp,mode=control");
-	add(a, "-chardev", "socket,id=mux,fd=%d", QEMU_FD_MUX);
-	add(a, "-chardev", "socket,id=resume,fd=%d", QEMU_FD_RESUME);
 	add(a, "-device", "virtio-serial-pci,id=serial,addr=0x2");
-	add(a, "-device", "virtserialport,bus=serial.0,nr=1,chardev=mux,name=%s", AGENT_PORT_MUX);
-	add(a, "-device", "virtserialport,bus=serial.0,nr=2,chardev=resume,name=%s",
-		AGENT_PORT_RESUME);
+	port(a, 1, "mux", QEMU_FD_MUX, AGENT_PORT_MUX);
+	port(a, 2, "resume", QEMU_FD_RESUME, AGENT_PORT_RESUME);
+	port(a, 3, "net", QEMU_FD_NET, AGENT_PORT_NET);
+	port(a, 4, "fs", QEMU_FD_FS, AGENT_PORT_FS);
 }
 
 static void disks(struct args *a, const char *top)

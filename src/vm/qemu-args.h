@@ -12,6 +12,8 @@ enum qemu_fd {
 	QEMU_FD_QMP,
 	QEMU_FD_MUX,
 	QEMU_FD_RESUME,
+	QEMU_FD_NET,
+	QEMU_FD_FS,
 	QEMU_FD_TOP_RW, /* the writable top layer, and the same file once more read-only: QEMU */
 	QEMU_FD_TOP_RO, /* reopens it so when it becomes a backing file */
 	QEMU_FD_KERNEL, /* boot only */

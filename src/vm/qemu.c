@@ -20,7 +20,7 @@
 
 void qemu_init(struct qemu *q)
 {
-	*q = (struct qemu){.pidfd = -1, .mux = -1, .resume = -1, .log_fd = -1};
+	*q = (struct qemu){.pidfd = -1, .mux = -1, .resume = -1, .net = -1, .fs = -1, .log_fd = -1};
 }
 
 int qemu_wait(struct qemu *q)
@@ -42,6 +42,8 @@ void qemu_release(struct qemu *q)
 	q->pidfd = fd_close(q->pidfd);
 	q->mux = fd_close(q->mux);
 	q->resume = fd_close(q->resume);
+	q->net = fd_close(q->net);
+	q->fs = fd_close(q->fs);
 	q->log_fd = fd_close(q->log_fd);
 }
 
@@ -85,23 +87,25 @@ int qemu_explain(const struct qemu *q, struct err *e)
 	return err_code(e);
 }
 
-/* The three streams; theirs[] are QEMU's ends. */
-static int make_streams(struct qemu *q, int *ret_qmp, int theirs[static 3], struct err *e)
+/* QMP and the ports; theirs[] are QEMU's ends, in the order of enum qemu_fd. */
+#define STREAMS (QEMU_FD_FS - QEMU_FD_QMP + 1)
+
+static int make_streams(struct qemu *q, int *ret_qmp, int theirs[static STREAMS], struct err *e)
 {
-	int pairs[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}};
+	int *ours[STREAMS] = {ret_qmp, &q->mux, &q->resume, &q->net, &q->fs};
 	int r = 0;
 
-	for (size_t i = 0; i < 3 && r >= 0; i++)
-		r = sock_pair(pairs[i]);
-	*ret_qmp = pairs[0][0];
-	q->mux = pairs[1][0];
-	q->resume = pairs[2][0];
-	for (size_t i = 0; i < 3; i++)
-		theirs[i] = pairs[i][1];
-	if (r < 0 || (r = fd_set_nonblock(q->mux, true)) < 0 ||
-		(r = fd_set_nonblock(q->resume, true)) < 0)
-		return err_errno(e, -r, "making the sockets for QEMU");
-	return 0;
+	for (size_t i = 0; i < STREAMS && r >= 0; i++) {
+		int pair[2];
+		r = sock_pair(pair);
+		if (r < 0)
+			break;
+		*ours[i] = pair[0];
+		theirs[i] = pair[1];
+		if (i > 0)
+			r = fd_set_nonblock(pair[0], true);
+	}
+	return r < 0 ? err_errno(e, -r, "making the sockets for QEMU") : 0;
 }
 
 /* The folder that holds QEMU's bin/, when that is not /usr. */
@@ -119,7 +123,7 @@ static const char *prefix_of(const char *qemu, char *ret, size_t size)
 	return ret;
 }
 
-static int spawn(struct qemu *q, const struct qemu_start *s, const int theirs[static 3],
+static int spawn(struct qemu *q, const struct qemu_start *s, const int theirs[static STREAMS],
 	char *const *argv, struct err *e)
 {
 	char prefix[sizeof(s->host->qemu)];
@@ -138,6 +142,8 @@ static int spawn(struct qemu *q, const struct qemu_start *s, const int theirs[st
 			[QEMU_FD_QMP] = theirs[0],
 			[QEMU_FD_MUX] = theirs[1],
 			[QEMU_FD_RESUME] = theirs[2],
+			[QEMU_FD_NET] = theirs[3],
+			[QEMU_FD_FS] = theirs[4],
 			[QEMU_FD_TOP_RW] = s->top_rw_fd,
 			[QEMU_FD_TOP_RO] = s->top_ro_fd,
 			[QEMU_FD_KERNEL] = s->kernel_fd,
@@ -158,7 +164,7 @@ int qemu_start(const struct qemu_start *s, struct qemu *ret, struct err *e)
 {
 	__attribute__((cleanup(qemu_release))) struct qemu q;
 	cleanup_strv char **argv = NULL;
-	int theirs[3], qmp_fd = -1;
+	int theirs[STREAMS] = {-1, -1, -1, -1, -1}, qmp_fd = -1;
 
 	qemu_init(&q);
 	int r = qemu_args(s->host, s->config, s->boot, s->top, &argv, e);
@@ -168,7 +174,7 @@ int qemu_start(const struct qemu_start *s, struct qemu *ret, struct err *e)
 	r = make_streams(&q, &qmp_fd, theirs, e);
 	if (r >= 0)
 		r = spawn(&q, s, theirs, argv, e);
-	for (size_t i = 0; i < 3; i++)
+	for (size_t i = 0; i < STREAMS; i++)
 		(void)fd_close(theirs[i]);
 	if (r < 0) {
 		(void)fd_close(qmp_fd);

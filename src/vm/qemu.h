@@ -12,8 +12,8 @@
 struct qemu {
 	pid_t pid; /* 0: none, or waited for */
 	int pidfd;
-	int status;	 /* once waited for: exit code or 128 + signal */
-	int mux, resume; /* our ends, non-blocking */
+	int status;		  /* once waited for: exit code or 128 + signal */
+	int mux, resume, net, fs; /* our ends, non-blocking */
 	struct qmp *qmp;
 	int log_fd; /* owned duplicate, -1: none */
 	off_t log_start;

@@ -325,6 +325,16 @@ int vm_resume_fd(const struct vm *vm)
 	return vm->qemu.resume;
 }
 
+int vm_net_fd(const struct vm *vm)
+{
+	return vm->qemu.net;
+}
+
+int vm_fs_fd(const struct vm *vm)
+{
+	return vm->qemu.fs;
+}
+
 int vm_pidfd(const struct vm *vm)
 {
 	return vm->qemu.pidfd;

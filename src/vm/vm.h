@@ -84,6 +84,8 @@ int vm_merge(struct vm *vm, const char *child, struct err *e) must_check;
  * the process has ended. Borrowed. */
 int vm_mux_fd(const struct vm *vm);
 int vm_resume_fd(const struct vm *vm);
+int vm_net_fd(const struct vm *vm);
+int vm_fs_fd(const struct vm *vm);
 int vm_pidfd(const struct vm *vm);
 pid_t vm_pid(const struct vm *vm);
 

@@ -187,6 +187,32 @@ static void check_refusal(struct audit *a, enum err_kind kind, const char *what)
 		"the mark is unchanged");
 }
 
+/* The head is made durable between appends, also while another process appends. */
+static void test_settle(void)
+{
+	cleanup_audit struct audit *a = NULL, *other = NULL;
+	struct audit_report report;
+	char sig[AUDIT_SIG_SIZE], again[AUDIT_SIG_SIZE];
+
+	if (audit_open(&home, catalog, &a, &test_err) < 0 ||
+		audit_open(&home, catalog, &other, &test_err) < 0)
+		test_bail("audit_open");
+	OK(audit_settle(a, sig) < 0, "there is no head yet");
+	OK(begin(a, "one") > 0, "a record");
+	EQ_INT(audit_settle(a, sig), 0, "its head is made durable");
+	EQ_INT(audit_settle(a, again), 0, "once more");
+	EQ_STR(again, sig, "it is the same");
+	audit_settled(a, sig);
+	OK(begin(a, "two") > 0, "the next record");
+	EQ_INT(audit_settle(a, again), 0, "has a head");
+	OK(strcmp(again, sig) != 0, "of its own");
+	audit_settled(a, again);
+	OK(begin(other, "three") > 0 && begin(a, "four") > 0, "others append too");
+	OK(audit_verify(&home, catalog, &report, &test_err) == 0 && report.damage == AUDIT_OK &&
+			report.count == 4,
+		"all of it holds");
+}
+
 static void test_full_disk(void)
 {
 	cleanup_audit struct audit *a = NULL;
@@ -262,7 +288,7 @@ static void test_modes(void)
 int main(void)
 {
 	static void (*const tests[])(void) = {
-		test_many, test_full_disk, test_catalog_fails, test_unwritable};
+		test_many, test_settle, test_full_disk, test_catalog_fails, test_unwritable};
 
 	test_setup();
 	audit_actor_self(&actor);
