@@ -117,6 +117,8 @@ static int open_mount_point(const char *path, struct err *e)
 		/* EEXIST: a link that leads nowhere. */
 		if (next == -ENOENT && !is_kernels(at) && mkdirat(at, prefix + start, 0755) == 0)
 			next = open_in_root(root, prefix);
+		if (next == -ENOENT && is_kernels(at))
+			break;
 		if (next == -ENOTDIR || next == -ENOENT)
 			return fail(e, ENOTDIR, prefix, "is in the container, but is no folder");
 		if (next < 0)

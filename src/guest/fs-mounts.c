@@ -73,10 +73,21 @@ static void set_visible(struct fs_mounts *fm, struct fs_mount *m, bool visible)
 	m->serial = ++fm->serial;
 }
 
-/* Where all ends; `why` is MOUNT's answer when it has none yet. */
+static void close_mount(struct fs_mounts *fm, struct fs_mount *m)
+{
+	struct relay_message ask = {.op = RELAY_UNMOUNT, .id = m->id};
+
+	enter(m, FS_CLOSING, -1);
+	m->relay_done = !relay_send(fm->relay, &ask);
+}
+
+/* Where all ends; `why` is MOUNT's answer when it has none yet, given when the id is free again. */
 static void begin_detach(struct fs_mounts *fm, struct fs_mount *m, const struct agent_reply *why)
 {
-	answer(fm, &m->stream, why);
+	m->failure = *why;
+	/* Nobody saw it, and there is nothing to write back. */
+	if (!m->visible)
+		return close_mount(fm, m);
 	set_visible(fm, m, false);
 	enter(m, FS_DETACHING, FS_STARTING_MS);
 }
@@ -226,19 +237,12 @@ static void begin_attach(struct fs_mounts *fm, struct fs_mount *m)
 	enter(m, FS_ATTACHING, FS_STARTING_MS);
 }
 
-static void close_mount(struct fs_mounts *fm, struct fs_mount *m)
-{
-	struct relay_message ask = {.op = RELAY_UNMOUNT, .id = m->id};
-
-	enter(m, FS_CLOSING, -1);
-	m->relay_done = !relay_send(fm->relay, &ask);
-}
-
 static void end(struct fs_mounts *fm, struct fs_mount *m)
 {
 	remove_folders(m->id);
 	if (m->discard)
 		discard_layer(fm, m->id);
+	answer(fm, &m->stream, &m->failure);
 	answer(fm, &m->unmount_stream, &(struct agent_reply){0});
 	free(m->path);
 	*m = (struct fs_mount){.state = FS_FREE};

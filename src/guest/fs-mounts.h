@@ -16,10 +16,10 @@
  *               those that run
  *   CLOSING     the relay was asked to end it; then UNMOUNT is answered: FREE
  *
- * What fails before LIVE goes on to DETACHING, and MOUNT is answered with the error. All that could
- * wait for a server is done in jobs, child processes of the agent's, or in a container's init:
- * never by the agent itself. A job that takes FS_JOB_MS loses its server: the mount is closed,
- * which makes everything that waits for it fail.
+ * What fails before LIVE goes on to DETACHING, and MOUNT is answered with the error when it is
+ * FREE. All that could wait for a server is done in jobs, child processes of the agent's, or in a
+ * container's init: never by the agent itself. A job that takes FS_JOB_MS loses its server: the
+ * mount is closed, which makes everything that waits for it fail.
  */
 #ifndef KOSA8_GUEST_FS_MOUNTS_H
 #define KOSA8_GUEST_FS_MOUNTS_H
@@ -53,7 +53,7 @@ struct fs_mount {
 	pid_t job;			 /* 0: none */
 	bool forced;			 /* the job took too long */
 	int64_t deadline_ms;		 /* of the state; -1: none */
-	struct agent_reply result;
+	struct agent_reply result, failure;
 };
 
 /* Memory that the agent shares with jobs and inits. */

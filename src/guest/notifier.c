@@ -4,6 +4,7 @@
 #include "../base/clock.h"
 #include "../base/fd.h"
 #include "../base/log.h"
+#include "relay.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,13 +12,14 @@
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 struct packet {
 	int fd;
-	bool cow;
-	uint32_t len; /* 0: close fd */
+	uint32_t overlay; /* the id of a mount with an overlay on it; else 0 */
+	uint32_t len;	  /* 0: close fd */
 	unsigned char data[NOTIFIER_MESSAGE_MAX];
 };
 
@@ -29,30 +31,54 @@ static bool changes_entries(const struct packet *p)
 	return h.error == FUSE_NOTIFY_INVAL_ENTRY || h.error == FUSE_NOTIFY_DELETE;
 }
 
-static void drop_dentries(void)
+static void drop_dentries(uint32_t id)
 {
-	cleanup_fd int fd = open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC);
-	int r = fd < 0 ? -errno : fd_write_all(fd, "2", 1);
+	char path[RELAY_PATH_SIZE];
 
-	if (r < 0)
-		log_warn("drop_caches: %s", strerror(-r));
+	relay_path(id, "cow", path);
+	/* EINVAL: it is not there yet, or not any more. */
+	if (mount(NULL, path, NULL, MS_REMOUNT | MS_NOSUID | MS_NODEV | MS_NOATIME, NULL) < 0 &&
+		errno != EINVAL && errno != ENOENT)
+		log_warn("mount %u: forget what is cached: %s", id, strerror(errno));
+}
+
+/* The overlays that have to forget, each once. */
+struct due {
+	int64_t at_ms; /* -1: none has to */
+	size_t len;
+	uint32_t id[RELAY_MOUNTS_MAX];
+};
+
+static void note_due(struct due *d, uint32_t id, int64_t not_before_ms)
+{
+	int64_t now = clock_mono_ms();
+
+	if (d->at_ms < 0)
+		d->at_ms = now > not_before_ms ? now : not_before_ms;
+	for (size_t i = 0; i < d->len; i++)
+		if (d->id[i] == id)
+			return;
+	if (d->len < RELAY_MOUNTS_MAX)
+		d->id[d->len++] = id;
 }
 
 static void *notifier_main(void *arg)
 {
 	int sock = (int)(intptr_t)arg;
-	int64_t next_ms = 0, due_ms = -1;
+	struct due due = {.at_ms = -1};
+	int64_t not_before_ms = 0;
 
 	for (;;) {
 		struct pollfd p = {.fd = sock, .events = POLLIN};
 		struct packet m;
 
-		if (due_ms >= 0 && clock_left_ms(due_ms) == 0) {
-			drop_dentries();
-			due_ms = -1;
-			next_ms = clock_mono_ms() + NOTIFIER_DROP_MS;
+		if (due.at_ms >= 0 && clock_left_ms(due.at_ms) == 0) {
+			for (size_t i = 0; i < due.len; i++)
+				drop_dentries(due.id[i]);
+			due = (struct due){.at_ms = -1};
+			not_before_ms = clock_mono_ms() + NOTIFIER_DROP_MS;
 		}
-		if (poll(&p, 1, clock_left_ms(due_ms)) <= 0)
+		if (poll(&p, 1, clock_left_ms(due.at_ms)) <= 0)
 			continue;
 		ssize_t n = recv(sock, &m, sizeof(m), 0);
 		if (n <= 0)
@@ -64,8 +90,8 @@ static void *notifier_main(void *arg)
 		/* ENOENT: the kernel does not know the node or the entry, so there is nothing to
 		 * forget. */
 		(void)!write(m.fd, m.data, m.len);
-		if (m.cow && due_ms < 0 && changes_entries(&m))
-			due_ms = clock_mono_ms() > next_ms ? clock_mono_ms() : next_ms;
+		if (m.overlay && changes_entries(&m))
+			note_due(&due, m.overlay, not_before_ms);
 	}
 }
 
@@ -103,9 +129,10 @@ static void put(struct notifier *n, const struct packet *m, int flags)
 		log_warn("a notification of a mount was lost: %s", strerror(errno));
 }
 
-void notifier_send(struct notifier *n, int fd, bool cow, const void *data, size_t len)
+void notifier_send(
+	struct notifier *n, const struct fuse_conn *c, int fd, const void *data, size_t len)
 {
-	struct packet m = {.fd = fd, .cow = cow, .len = (uint32_t)len};
+	struct packet m = {.fd = fd, .overlay = c->cow ? c->id : 0, .len = (uint32_t)len};
 
 	if (len < sizeof(struct fuse_out_header) || len > sizeof(m.data))
 		return;

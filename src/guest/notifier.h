@@ -7,8 +7,9 @@
  * When entries of a mount below an overlay change, the overlay has to forget what it knows: its
  * dentries keep the lower ones, and it answers ESTALE, for as long as they are cached, when one of
  * these is no longer valid (kernel: Documentation/filesystems/overlayfs.rst, "Changes to underlying
- * filesystems"; ovl_revalidate_real()). So the kernel's unused dentries are dropped, at most once
- * in NOTIFIER_DROP_MS, and at the latest so long after the last change.
+ * filesystems"; ovl_revalidate_real()). Remounting the overlay as it is drops all dentries of it
+ * that are not in use (reconfigure_super()), and nothing else of the guest's cache. That is done at
+ * most once in NOTIFIER_DROP_MS, and at the latest so long after the last change.
  */
 #ifndef KOSA8_GUEST_NOTIFIER_H
 #define KOSA8_GUEST_NOTIFIER_H
@@ -17,7 +18,7 @@
 
 /* Names have 255 bytes at most; notifications that carry data are not for this wire. */
 #define NOTIFIER_MESSAGE_MAX 512
-#define NOTIFIER_DROP_MS 1000
+#define NOTIFIER_DROP_MS 100
 
 struct notifier {
 	int sock; /* -1: not started */
@@ -29,7 +30,8 @@ int notifier_start(struct notifier *n, struct err *e) must_check;
 int notifier_add(const struct fuse_conn *c) must_check;
 /* When too many wait, it is lost: what the kernel has cached then lives as long as the server said.
  */
-void notifier_send(struct notifier *n, int fd, bool cow, const void *data, size_t len);
+void notifier_send(
+	struct notifier *n, const struct fuse_conn *c, int fd, const void *data, size_t len);
 /* Closes the descriptor when all that was sent before is done. */
 void notifier_forget(struct notifier *n, int fd);
 

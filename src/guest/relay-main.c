@@ -172,7 +172,7 @@ static void on_frame(struct process *p, const struct frame *f)
 		return tell(p, RELAY_MOUNTED, f->stream, EPROTO, "the mount's server refused it");
 	case FUSE_REPLY_NOTIFICATION:
 		if (m->notify_fd >= 0)
-			notifier_send(&p->notifier, m->notify_fd, m->conn.cow, f->payload, f->len);
+			notifier_send(&p->notifier, &m->conn, m->notify_fd, f->payload, f->len);
 		return;
 	case FUSE_REPLY_DONE:
 	case FUSE_REPLY_DROPPED:

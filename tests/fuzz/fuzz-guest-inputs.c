@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What containers can feed to the agent's parsers: DNS queries and an image's passwd and group. */
+/* What containers can feed to the agent's parsers: DNS queries, an image's passwd and group, and
+ * the names of folders in mountinfo; and the paths of mounts. */
 #include "guest/dns.h"
+#include "guest/fs-attach.h"
+#include "guest/mountinfo.h"
 #include "guest/user.h"
 
 #include <assert.h>
@@ -18,6 +21,17 @@ static void resolve(const char *spec, const char *text)
 		assert(u.uid <= INT32_MAX && u.gid <= INT32_MAX && u.groups_len <= USER_GROUPS_MAX);
 }
 
+static void mounts(const char *text, size_t size)
+{
+	static struct mountinfo m;
+	struct err e;
+
+	if (mountinfo_parse(text, size, &m))
+		assert(*m.path && strlen(m.path) <= size && strlen(m.device) <= size);
+	if (fs_path_check(text, &e) == 0)
+		assert(*text == '/' && !strstr(text, "/../") && !strstr(text, "//"));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	unsigned char answer[DNS_MESSAGE_MAX];
@@ -32,6 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	char *spec = strndup(text, strcspn(text, "\n"));
 	if (spec)
 		resolve(spec, text);
+	mounts(text, strlen(text));
 	resolve("", text);
 	resolve("joe:users", text);
 	resolve("1000", text);

@@ -148,7 +148,8 @@ class Peer(threading.Thread):
         super().__init__(daemon=True)
         self.sock, self.mounts = sock, {}
         self.lock = threading.Lock()
-        self.epoch, self.nonce, self.inbuf = 0, None, bytearray()
+        # Until the first new_epoch() what comes is another epoch's.
+        self.epoch, self.nonce, self.inbuf = 0, os.urandom(32), bytearray()
         self.stopped, self.error = False, None
         self.raw = 0
 
