@@ -356,6 +356,7 @@ static void test_table(void)
 
 	k = (struct kernel){.fs = &fs};
 	OK(fs_init(&fs, -1, root, false, &e) == 0 && table_restore(&fs, fd, &e) == 0, "restored");
+	OK(notices(&k, FUSE_NOTIFY_INVAL_INODE) >= 3, "the guest is told to forget what it keeps");
 	EQ_INT(read_at(&k, kept, kept_fh, 0, 100), 0, "an open file goes on");
 	OK(read_is(&k, "before"), "with what is in it");
 	EQ_INT(read_at(&k, gone, gone_fh, 0, 100), -ESTALE, "one that is gone is stale");
