@@ -322,6 +322,12 @@ static void test_modes(void)
 		EQ_INT(open_file(&k, FUSE_OPEN, node, O_RDWR), -EACCES, "another user does not");
 	}
 	k.uid = 0;
+	struct fuse_attr attr;
+	if (fchmodat(root, "sealed", 0, 0) < 0)
+		abort();
+	node_fd_forget(&fs.nodes, node_get(&fs.nodes, node));
+	EQ_INT(getattr(&k, node, &attr), 0, "guest root sees what is in a folder of mode 0");
+	OK(fstatat(root, "sealed", &st, 0) == 0 && (st.st_mode & 0777) == 0, "which keeps it");
 	EQ_INT(ask_name(&k, FUSE_UNLINK, dir, NULL, 0, "x"), 0, "guest root removes in it");
 	EQ_INT(ask_name(&k, FUSE_RMDIR, 1, NULL, 0, "sealed"), 0, "and the folder");
 	fs_release(&fs);
