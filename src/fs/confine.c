@@ -75,11 +75,11 @@ static int add_rules(scmp_filter_ctx f, bool read_only)
 			SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
 	if (r == 0)
 		r = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(fcntl), 1,
-			SCMP_A1(SCMP_CMP_EQ, F_DUPFD_CLOEXEC));
+			SCMP_A1(SCMP_CMP_EQ, F_DUPFD_CLOEXEC, 0));
 	/* abort(3) */
 	if (r == 0)
 		r = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1,
-			SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid()));
+			SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid(), 0));
 	return r;
 }
 

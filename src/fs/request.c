@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "server.h"
 
+#include "../base/fd.h"
 #include "../base/frame.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 
 bool take(struct request *q, void *ret, size_t len)
@@ -141,6 +143,23 @@ static const struct {
 	[FUSE_COPY_FILE_RANGE] = {op_copy_file_range, CHANGES | RELAYED},
 };
 
+/* What keeps it off may be the folder that it is in. */
+static int run_in_widened(struct fs *fs, struct request *q, operation *run)
+{
+	struct widened w = NOT_WIDENED;
+	int fd = q->node && q->node->parent ? node_any_fd(fs, q->node->parent) : -EACCES;
+
+	if (fd < 0)
+		return -EACCES;
+	/* The operation may close the table's own. */
+	cleanup_fd int folder = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (folder < 0 || !widen(fs, q, -EACCES, q->node->parent, folder, &w))
+		return -EACCES;
+	int r = run(fs, q);
+	narrow(fs, &w);
+	return r;
+}
+
 static int run_operation(struct fs *fs, struct request *q)
 {
 	uint32_t op = q->h.opcode;
@@ -158,7 +177,10 @@ static int run_operation(struct fs *fs, struct request *q)
 	if (fs->read_only && flags & CHANGES)
 		return -EROFS;
 	fs->watches.own_len = 0;
+	struct request again = *q;
 	int r = operations[op].run(fs, q);
+	if (r == -EACCES)
+		r = run_in_widened(fs, &again, operations[op].run);
 	if (fs->watches.own_len > 0)
 		watch_read(fs);
 	return r;

@@ -207,7 +207,10 @@ static int loop(struct fs *fs, struct input *in)
 int fs_serve(struct fs *fs, struct err *e)
 {
 	struct input in = {.data = malloc(IN_SIZE), .passed = -1};
-	int r = in.data ? loop(fs, &in) : -ENOMEM;
+	int r = in.data ? send_notices(fs) : -ENOMEM;
+
+	if (r == 0)
+		r = loop(fs, &in);
 
 	free(in.data);
 	(void)fd_close(in.passed);

@@ -158,12 +158,11 @@ static int get_handles(struct cursor *c, struct fs *fs, size_t n)
 	return r;
 }
 
-static void drop_unused(struct fs *fs, struct parent_of *p, size_t n)
+static void free_parents(struct parent_of *p, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		free(p[i].name);
 	free(p);
-	(void)fs;
 }
 
 static int get_table(struct cursor *c, struct fs *fs)
@@ -188,7 +187,7 @@ static int get_table(struct cursor *c, struct fs *fs)
 	int r = get_nodes(c, fs, dev, p, nodes);
 	if (r == 0)
 		r = get_handles(c, fs, handles);
-	drop_unused(fs, p, nodes);
+	free_parents(p, nodes);
 	return r < 0 ? r : cursor_done(c) ? 0 : -EBADMSG;
 }
 
@@ -206,6 +205,9 @@ int table_restore(struct fs *fs, int fd, struct err *e)
 	cursor_init(&c, b.data, b.len);
 	r = get_table(&c, fs);
 	buf_release(&b);
+	/* What the guest keeps is of another time. */
+	if (r == 0)
+		notify_all(fs);
 	if (r == -EBADMSG)
 		return err_set(
 			e, ERR_CORRUPT, EBADMSG, "the table of the mount's files is damaged");

@@ -85,10 +85,14 @@ static int ask(struct server *s, uint32_t op, uint64_t node, const void *body, s
 
 	memcpy(m, &h, sizeof(h));
 	memcpy(m + sizeof(h), body, body_len);
-	if (send_frame(s, FS_REQUEST, m, h.len, -1) < 0 ||
-		receive(s, reply, sizeof(reply), &len) != FS_REPLY)
+	if (send_frame(s, FS_REQUEST, m, h.len, -1) < 0)
 		return -999;
-	memcpy(&out, reply, sizeof(out));
+	/* Notices may come before it. */
+	do {
+		if (receive(s, reply, sizeof(reply), &len) != FS_REPLY)
+			return -999;
+		memcpy(&out, reply, sizeof(out));
+	} while (out.unique == 0);
 	return out.error;
 }
 

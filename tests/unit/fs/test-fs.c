@@ -302,6 +302,54 @@ static void test_changes(void)
 	fs_release(&fs);
 }
 
+/* What the host's changes so far give the relay to do. */
+static int told(struct kernel *k)
+{
+	watch_read(k->fs);
+	k->fs->events.send_ms = k->fs->events.send_ms ? 1 : 0;
+	events_send(k->fs);
+	return notices(k, FS_EVENT);
+}
+
+static void test_relay(void)
+{
+	static const char relay[] = "\2\0\0\0\0\0\0\0trusted.kosa8.relay\00077";
+	struct fuse_mknod_in in = {.mode = S_IFREG | 0600};
+	struct fuse_setattr_in set = {.valid = FATTR_MODE | FATTR_SIZE, .mode = 0};
+	struct kernel k;
+	struct fs fs;
+
+	begin(&k, &fs, false);
+	EQ_INT(lookup(&k, 1, "told"), 0, "a name is not there");
+	put(root, "told", "x");
+	EQ_INT(told(&k), 0, "nothing is told while there is no relay");
+	k.pid = 77;
+	EQ_INT(ask(&k, FUSE_SETXATTR, 1, relay, sizeof(relay) - 1), 0, "the relay says who it is");
+	put(root, "event", "text");
+	EQ_INT(told(&k), 1, "a file of the host is told to it");
+	EQ_INT(lookup(&k, 1, "event"), -ENOENT, "and not there for it");
+	EQ_INT(ask_name(&k, FUSE_MKNOD, 1, &in, sizeof(in), "event"), 0, "until it has made it");
+	uint64_t node = entry(&k).nodeid;
+	EQ_INT(entry(&k).attr.size, 4, "which gives the file of the host");
+	put(root, "event", "more");
+	EQ_INT(told(&k), 1, "a change is told");
+	EQ_INT(ask(&k, FUSE_SETATTR, node, &set, sizeof(set)), 0, "the relay's own");
+	struct stat st;
+	OK(fstatat(root, "event", &st, 0) == 0 && st.st_size == 8 && (st.st_mode & 0777) == 0644,
+		"changes nothing");
+	EQ_INT(ask_name(&k, FUSE_UNLINK, 1, NULL, 0, "event"), -EPERM, "nor does it remove");
+	OK(faccessat(root, "event", F_OK, 0) == 0, "what is there");
+	if (unlinkat(root, "event", 0) < 0)
+		abort();
+	EQ_INT(told(&k), 1, "its end is told");
+	OK(lookup(&k, 1, "event") > 1, "the relay finds a ghost of it");
+	EQ_INT(ask_name(&k, FUSE_UNLINK, 1, NULL, 0, "event"), 0, "and takes it away");
+	EQ_INT(ask_name(&k, FUSE_UNLINK, 1, NULL, 0, "event"), -EPERM, "once");
+	k.pid = 78;
+	EQ_INT(lookup(&k, 1, "event"), 0, "others see that nothing is there");
+	fs_release(&fs);
+}
+
 static void test_modes(void)
 {
 	struct fuse_mkdir_in in = {.mode = 0555};
@@ -322,6 +370,12 @@ static void test_modes(void)
 		EQ_INT(open_file(&k, FUSE_OPEN, node, O_RDWR), -EACCES, "another user does not");
 	}
 	k.uid = 0;
+	struct fuse_attr attr;
+	if (fchmodat(root, "sealed", 0, 0) < 0)
+		abort();
+	node_fd_forget(&fs.nodes, node_get(&fs.nodes, node));
+	EQ_INT(getattr(&k, node, &attr), 0, "guest root sees what is in a folder of mode 0");
+	OK(fstatat(root, "sealed", &st, 0) == 0 && (st.st_mode & 0777) == 0, "which keeps it");
 	EQ_INT(ask_name(&k, FUSE_UNLINK, dir, NULL, 0, "x"), 0, "guest root removes in it");
 	EQ_INT(ask_name(&k, FUSE_RMDIR, 1, NULL, 0, "sealed"), 0, "and the folder");
 	fs_release(&fs);
@@ -356,6 +410,7 @@ static void test_table(void)
 
 	k = (struct kernel){.fs = &fs};
 	OK(fs_init(&fs, -1, root, false, &e) == 0 && table_restore(&fs, fd, &e) == 0, "restored");
+	OK(notices(&k, FUSE_NOTIFY_INVAL_INODE) >= 3, "the guest is told to forget what it keeps");
 	EQ_INT(read_at(&k, kept, kept_fh, 0, 100), 0, "an open file goes on");
 	OK(read_is(&k, "before"), "with what is in it");
 	EQ_INT(read_at(&k, gone, gone_fh, 0, 100), -ESTALE, "one that is gone is stale");
@@ -442,6 +497,7 @@ int main(void)
 	test_owner();
 	test_folder();
 	test_changes();
+	test_relay();
 	test_modes();
 	test_table();
 	test_swap();
