@@ -5,6 +5,7 @@
 #include "../base/log.h"
 #include "../base/text.h"
 #include "container-requests.h"
+#include "run-copy.h"
 #include "run-client.h"
 #include "run-start.h"
 
@@ -123,6 +124,18 @@ static void on_attach(struct agent *a, const struct frame *f)
 	runs_attach(&a->runs, f->stream, &m);
 }
 
+static void on_copy(struct agent *a, const struct frame *f)
+{
+	struct agent_copy m;
+	struct cursor c;
+
+	cursor_init(&c, f->payload, f->len);
+	if (agent_copy_decode(&c, &m) < 0)
+		return refuse(a, f->stream, EPROTO, "malformed COPY");
+	runs_copy(&a->runs, f->stream, &m);
+	agent_copy_release(&m);
+}
+
 /* Opens a session. */
 static void on_session(struct agent *a, const struct frame *f)
 {
@@ -138,6 +151,8 @@ static void on_session(struct agent *a, const struct frame *f)
 		on_exec(a, f);
 	else if (f->type == AGENT_ATTACH)
 		on_attach(a, f);
+	else if (f->type == AGENT_COPY)
+		on_copy(a, f);
 	else
 		sessions_start(&a->sessions, f);
 }
@@ -172,6 +187,7 @@ void agent_frame(struct agent *a, const struct frame *f)
 	case AGENT_LOGS:
 	case AGENT_WAIT:
 	case AGENT_LIST:
+	case AGENT_COPY:
 		return on_session(a, f);
 	case AGENT_SIGNAL_CONTAINER:
 		return container_signal(&a->runs, f);

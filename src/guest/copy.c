@@ -80,6 +80,9 @@ static int mount_ended(const struct copy_spec *s, struct err *e)
 	char options[512];
 	int n;
 
+	if (access(s->image_dir, F_OK) < 0)
+		return err_set(e, ERR_WRONG_STATE, ENOENT,
+			"the image of this ended container is not attached to the sandbox now");
 	if (writes && forget_volatile(s) < 0)
 		return err_errno(e, EIO, "the container's files");
 	if (writes)

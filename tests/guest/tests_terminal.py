@@ -25,8 +25,9 @@ class Screen:
         found = []
 
         def look():
-            check(not self.run.over, f'it is over: {bytes(self.run.out)!r} {self.run.failed}')
             found[:] = [re.compile(pattern, re.S).search(self.run.out, self.seen)]
+            check(found[0] or not self.run.over,
+                  f'no {pattern!r}: {bytes(self.run.out)!r} {self.run.failed}')
             return found[0]
         try:
             self.g.wait(look, timeout)
