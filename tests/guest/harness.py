@@ -139,7 +139,7 @@ def own(function):
 def run_one(function, args, number):
     try:
         function(*args)
-    except (AssertionError, ValueError, OSError, RuntimeError, EOFError, subprocess.SubprocessError) as error:
+    except (AssertionError, AttributeError, ValueError, OSError, RuntimeError, EOFError, subprocess.SubprocessError) as error:
         print(f'not ok {number} - {function.__name__}\n# {type(error).__name__}: {error}')
         return False
     finally:

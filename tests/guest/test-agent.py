@@ -252,13 +252,22 @@ def slow_reader_holds_the_program_back(g, bench):
 
 @test
 def many_runs_at_once(g, bench):
-    runs = [g.start(BUSYBOX, sh(f'echo {i}; cat; echo end {i}'), stdin=True) for i in range(128)]
-    g.wait(lambda: all(r.out for r in runs), 120)
+    """Runs, and execs in one of them, up to the limit of both together."""
+    def script(i):
+        return sh(f'echo {i}; cat; echo end {i}')
+    runs = [g.start(BUSYBOX, script(i), stdin=True, name='first' if i == 0 else '')
+            for i in range(32)]
+    runs += [g.start_exec('first', script(i), env=['PATH=/bin'], stdin=True)
+             for i in range(32, 128)]
+    g.wait(lambda: all(r.out for r in runs), 240)
     over = g.run(BUSYBOX, ['true'])
-    equal((over.failed.fail, over.failed.status), (vm.SETUP, 11), 'the 129th is refused: EAGAIN')
-    for r in runs:
+    check(over.failed is not None, f'one more was not refused: {over.exit}')
+    equal((over.failed.fail, over.failed.status), (vm.SETUP, 11), 'one more is refused: EAGAIN')
+    for r in reversed(runs):
         g.send(vm.STDIN_EOF, r.stream)
-    g.wait(lambda: all(r.over for r in runs), 120)
+        if r is runs[1]:
+            g.wait(lambda: all(r.over for r in runs[1:]), 240)
+    g.wait(lambda: runs[0].over, 60)
     for i, r in enumerate(runs):
         equal(bytes(r.out), f'{i}\nend {i}\n'.encode(), 'each has its own output')
     ok(g, ['true'])

@@ -238,7 +238,7 @@ def terminal(g, bench):
     run = g.start(BUSYBOX, sh('stty size; trap "stty size" WINCH; [ -t 0 ] && [ -t 1 ] && [ -t 2 ] '
                               '&& echo all; read x; echo $x >&2; cat; echo end'), stdin=True,
                   flags=vm.TTY, size=(33, 99))
-    g.wait(lambda: b'all' in run.out)
+    g.wait(lambda: run.out.endswith(b'all\r\n'))
     equal(bytes(run.out), b'33 99\r\nall\r\n', 'its size before the first instruction')
     g.send(vm.RESIZE, run.stream, struct.pack('<HH', 44, 111))
     g.wait(lambda: b'44 111' in run.out)
