@@ -3,6 +3,7 @@
 
 #include "boot.h"
 #include "copy.h"
+#include "run-internal.h"
 #include "run-report.h"
 #include "run-start.h"
 
