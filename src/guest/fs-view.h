@@ -13,6 +13,8 @@
 int fs_view_open(const struct fs_mounts *fm, struct err *e) must_check;
 /* In the container's root. */
 int fs_view_attach(struct err *e) must_check;
+/* Only those at or below this folder. */
+int fs_view_attach_below(const char *folder, struct err *e) must_check;
 /* The server of each mount is told the user that is to own what the host's caller owns
  * ("trusted.kosa8.owner" of the root is "UID:GID"), unless it was told the same before. A server
  * that does not know of it is no error. Needs the container's /proc; closes
