@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fs-view.h"
 
+#include "../base/clock.h"
 #include "../base/fd.h"
+#include "../base/log.h"
 #include "fs-attach.h"
+#include "fs-calls.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 static struct seen {
 	const struct fs_mount *mount;
 	size_t slot;
 	int tree;
-	int base; /* the root of the FUSE file system, also where an overlay is on it */
+	int calls;	 /* fs_calls_open() */
+	int answer;	 /* the socket on which its server's answer comes; -1: none is asked */
+	uint32_t ticket; /* of what it is asked */
 } view[RELAY_MOUNTS_MAX];
 static size_t view_len;
 static struct fs_owner *owners;
@@ -45,10 +49,7 @@ int fs_view_open(const struct fs_mounts *fm, struct err *e)
 		s->tree = fs_tree_open(fs_mount_dir(m, path), m->mode == AGENT_MOUNT_RO, e);
 		if (s->tree < 0)
 			return s->tree;
-		relay_path(m->id, "fs", path);
-		s->base = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-		if (s->base < 0)
-			return err_errno(e, errno, "%s", path);
+		s->calls = fs_calls_open(m->id);
 		view_len++;
 	}
 	qsort(view, view_len, sizeof(*view), by_path);
@@ -78,30 +79,52 @@ int fs_view_attach(struct err *e)
 
 /* Several containers may start at once. Whoever finds that nobody came after it notes what the
  * server was told; else it is not known, and the next one tells it again. */
-static void tell(struct fs_owner *o, int base, uint32_t uid, uint32_t gid)
+static void ask(struct seen *s, uint32_t uid, uint32_t gid)
 {
-	char name[32], value[32];
+	struct fs_owner *o = &owners[s->slot];
 
-	if (o->known && o->uid == uid && o->gid == gid)
+	s->answer = -1;
+	if (s->calls < 0 || (o->known && o->uid == uid && o->gid == gid))
 		return;
 	o->known = false;
-	uint32_t ticket = __atomic_add_fetch(&o->ticket, 1, __ATOMIC_SEQ_CST);
-	(void)snprintf(name, sizeof(name), "/proc/self/fd/%d", base);
-	int n = snprintf(value, sizeof(value), "%u:%u", uid, gid);
-	if (setxattr(name, "trusted.kosa8.owner", value, (size_t)n, 0) < 0 && errno != EOPNOTSUPP)
-		return;
-	if (__atomic_load_n(&o->ticket, __ATOMIC_SEQ_CST) != ticket)
-		return;
+	s->ticket = __atomic_add_fetch(&o->ticket, 1, __ATOMIC_SEQ_CST);
+	s->answer = fs_calls_tell(s->calls, uid, gid);
+	if (s->answer < 0)
+		log_warn("mount %u: whose its files are was not told: %s", s->mount->id,
+			strerror(-s->answer));
+}
+
+static void note(struct fs_owner *o, uint32_t uid, uint32_t gid)
+{
 	o->uid = uid;
 	o->gid = gid;
 	o->known = true;
 }
 
+static void take_answer(struct seen *s, uint32_t uid, uint32_t gid, int64_t deadline_ms)
+{
+	struct fs_owner *o = &owners[s->slot];
+
+	if (s->answer < 0)
+		return;
+	int r = fs_calls_told(s->answer, deadline_ms);
+	(void)fd_close(s->answer);
+	if (r < 0 && r != -EOPNOTSUPP)
+		log_warn("mount %u: its server was not told whose its files are: %s", s->mount->id,
+			strerror(-r));
+	else if (__atomic_load_n(&o->ticket, __ATOMIC_SEQ_CST) == s->ticket)
+		note(o, uid, gid);
+}
+
 void fs_view_tell_owner(uint32_t uid, uint32_t gid)
 {
+	int64_t deadline_ms = clock_mono_ms() + FS_CALLS_TELL_MS;
+
+	for (size_t i = 0; i < view_len; i++)
+		ask(&view[i], uid, gid);
 	for (size_t i = 0; i < view_len; i++) {
-		tell(&owners[view[i].slot], view[i].base, uid, gid);
-		(void)fd_close(view[i].base);
+		take_answer(&view[i], uid, gid, deadline_ms);
+		(void)fd_close(view[i].calls);
 		(void)fd_close(view[i].tree);
 	}
 	view_len = 0;

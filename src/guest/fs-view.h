@@ -15,10 +15,10 @@ int fs_view_open(const struct fs_mounts *fm, struct err *e) must_check;
 int fs_view_attach(struct err *e) must_check;
 /* Only those at or below this folder. */
 int fs_view_attach_below(const char *folder, struct err *e) must_check;
-/* The server of each mount is told the user that is to own what the host's caller owns
- * ("trusted.kosa8.owner" of the root is "UID:GID"), unless it was told the same before. A server
- * that does not know of it is no error. Needs the container's /proc; closes
- * all. In a process that opened none (of an exec) there is nothing to do. */
+/* The server of each mount is told the user that is to own what the host's caller owns, unless it
+ * was told the same before. One that does not answer within FS_CALLS_TELL_MS is left alone: the
+ * container starts, and the next one tells it again. Needs the container's /proc; closes all. In a
+ * process that opened none (of an exec) there is nothing to do. */
 void fs_view_tell_owner(uint32_t uid, uint32_t gid);
 
 #endif

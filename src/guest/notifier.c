@@ -4,6 +4,7 @@
 #include "../base/clock.h"
 #include "../base/fd.h"
 #include "../base/log.h"
+#include "fs-calls.h"
 #include "relay.h"
 
 #include <errno.h>
@@ -23,12 +24,12 @@ struct packet {
 	unsigned char data[NOTIFIER_MESSAGE_MAX];
 };
 
-static bool changes_entries(const struct packet *p)
+static int32_t kind_of(const struct packet *p)
 {
 	struct fuse_out_header h;
 
 	memcpy(&h, p->data, sizeof(h));
-	return h.error == FUSE_NOTIFY_INVAL_ENTRY || h.error == FUSE_NOTIFY_DELETE;
+	return h.error;
 }
 
 static void drop_dentries(uint32_t id)
@@ -87,10 +88,15 @@ static void *notifier_main(void *arg)
 			(void)fd_close(m.fd);
 			continue;
 		}
+		int32_t kind = kind_of(&m);
+		if (kind == FS_EVENT) {
+			fs_calls_event(m.fd, m.data, m.len);
+			continue;
+		}
 		/* ENOENT: the kernel does not know the node or the entry, so there is nothing to
 		 * forget. */
 		(void)!write(m.fd, m.data, m.len);
-		if (m.overlay && changes_entries(&m))
+		if (m.overlay && (kind == FUSE_NOTIFY_INVAL_ENTRY || kind == FUSE_NOTIFY_DELETE))
 			note_due(&due, m.overlay, not_before_ms);
 	}
 }

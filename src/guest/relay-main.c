@@ -10,11 +10,13 @@
 #include "../base/clock.h"
 #include "../base/fd.h"
 #include "../base/log.h"
+#include "fs-calls.h"
 #include "fuse-conn.h"
 #include "mux.h"
 #include "notifier.h"
 
 #include <errno.h>
+#include <linux/fuse.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +34,7 @@ enum state { RUNNING, STANDING, STILL };
 struct mounted {
 	struct fuse_conn conn;
 	int notify_fd;
+	int calls_fd; /* of fs_calls_start() */
 };
 
 struct process {
@@ -77,6 +80,9 @@ static int add(struct process *p, const struct relay_message *m, struct err *e)
 	if (r < 0)
 		return r;
 	free_one->notify_fd = notifier_add(&free_one->conn);
+	free_one->calls_fd = fs_calls_start(m->id, e);
+	if (free_one->calls_fd < 0)
+		log_warn("mount %u: %s", m->id, e->what);
 	return 0;
 }
 
@@ -103,6 +109,9 @@ static void on_unmount(struct process *p, uint32_t id)
 		fuse_conn_close(&m->conn);
 		if (m->notify_fd >= 0)
 			notifier_forget(&p->notifier, m->notify_fd);
+		if (m->calls_fd >= 0)
+			notifier_forget(&p->notifier, m->calls_fd);
+		fs_calls_forget(id);
 	}
 	tell(p, RELAY_UNMOUNTED, id, 0, "");
 }
@@ -159,6 +168,16 @@ static void step_control(struct process *p)
 	}
 }
 
+static void on_notification(struct process *p, struct mounted *m, const struct frame *f)
+{
+	struct fuse_out_header h;
+
+	memcpy(&h, f->payload, sizeof(h));
+	int fd = h.error == FS_EVENT ? m->calls_fd : m->notify_fd;
+	if (fd >= 0)
+		notifier_send(&p->notifier, &m->conn, fd, f->payload, f->len);
+}
+
 static void on_frame(struct process *p, const struct frame *f)
 {
 	struct mounted *m = f->stream ? find(p, f->stream) : NULL;
@@ -167,13 +186,12 @@ static void on_frame(struct process *p, const struct frame *f)
 		return;
 	switch (fuse_conn_reply(&m->conn, f->payload, f->len)) {
 	case FUSE_REPLY_READY:
+		fs_calls_ready(m->calls_fd);
 		return tell(p, RELAY_MOUNTED, f->stream, 0, "");
 	case FUSE_REPLY_REFUSED:
 		return tell(p, RELAY_MOUNTED, f->stream, EPROTO, "the mount's server refused it");
 	case FUSE_REPLY_NOTIFICATION:
-		if (m->notify_fd >= 0)
-			notifier_send(&p->notifier, &m->conn, m->notify_fd, f->payload, f->len);
-		return;
+		return on_notification(p, m, f);
 	case FUSE_REPLY_DONE:
 	case FUSE_REPLY_DROPPED:
 		return;
@@ -287,7 +305,7 @@ _Noreturn void relay_main(int control, int port)
 	p->control = control;
 	p->mux.port = (struct watch){.fd = port, .readable = true, .writable = true};
 	for (size_t i = 0; i < RELAY_MOUNTS_MAX; i++)
-		p->mount[i] = (struct mounted){.conn.fd = -1, .notify_fd = -1};
+		p->mount[i] = (struct mounted){.conn.fd = -1, .notify_fd = -1, .calls_fd = -1};
 	for (;;) {
 		step_control(p);
 		step_port(p);
