@@ -56,6 +56,7 @@ static int open_beside(struct tree_receive *t, const char *path, struct err *e)
 	t->base = open(parent, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (t->base < 0)
 		return no_folder(parent, errno, e);
+	t->beside = true;
 	t->is_new = fstatat(t->base, t->name, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
 	if (t->folder_only && !t->is_new)
 		return no_folder(path, ENOTDIR, e);

@@ -21,10 +21,11 @@
 /* A path below base as the user would name it. */
 static void place(const struct tree_receive *t, const char *path, char ret[static PLACE_SIZE])
 {
-	const char *below = path + strlen(t->name);
+	const char *below = path + (t->beside ? strlen(t->name) : 0);
+	size_t len = strlen(t->shown);
+	bool slash = !t->beside && *path && (len == 0 || t->shown[len - 1] != '/');
 
-	(void)snprintf(
-		ret, PLACE_SIZE, "%.160s%s%.160s", t->shown, !*t->name && *path ? "/" : "", below);
+	(void)snprintf(ret, PLACE_SIZE, "%.160s%s%.160s", t->shown, slash ? "/" : "", below);
 }
 
 static int failed(const struct tree_receive *t, int errnum, const char *path, struct err *e)

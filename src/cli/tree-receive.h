@@ -36,6 +36,7 @@ struct tree_receive {
 	bool folder_only;	      /* only a folder may come */
 	bool replace; /* what is in the way of another type is removed; hard links to what is there
 		       */
+	bool beside;  /* shown ends in name */
 	bool is_new;  /* there was nothing of that name before */
 	bool begun, ended;
 	int dirfd;		      /* of the folder at work, or -1 */

@@ -29,8 +29,8 @@
 static int no_writing(int errnum, const char *path, struct err *e)
 {
 	if (errnum == ENOSPC || errnum == EDQUOT)
-		return err_set(
-			e, ERR_NO_SPACE, errnum, "the sandbox's disk is full: write %.200s", path);
+		return err_set(e, ERR_NO_SPACE, errnum,
+			"cannot write %.200s: the sandbox's disk is full", path);
 	return err_errno(e, errnum, "write %.200s", path);
 }
 

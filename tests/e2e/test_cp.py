@@ -3,6 +3,7 @@
 and times; and names that a guest chose to do harm with."""
 import io
 import os
+import signal
 import stat
 import tarfile
 
@@ -126,6 +127,52 @@ def test_a_tar_without_its_folders(t):
     equal(t.home.sh(t.box, "stat -c '%a %Y' /workspace/bare/kept"), before)
     equal(t.home.sh(t.box, "cd /workspace/bare/kept; stat -c %a new; cat sub/file new/file"),
           "755\nxx")
+
+
+def test_a_hosts_folder_in_the_workspace(t):
+    top = t.folder + "/shared"
+    os.makedirs(top)
+    with open(top + "/of-host", "w", encoding="ascii") as f:
+        f.write("host")
+    box = t.create("shared", "--mount", f"{top}:/workspace/shared")
+    t.home("sandbox", "cp", f"{box}:shared/of-host", t.folder + "/of-host")
+    t.home("sandbox", "cp", source(t) + "/f", f"{box}:shared/")
+    with open(top + "/f", encoding="ascii") as f:
+        equal(f.read(), "content", "as a container would write it")
+
+
+def test_a_hole_stays_one(t):
+    path = t.folder + "/holes"
+    with open(path, "wb") as f:
+        f.truncate(40 << 20)
+        f.seek(20 << 20)
+        f.write(b"x")
+    t.home("sandbox", "cp", path, f"{t.box}:holes")
+    check(int(t.home.sh(t.box, "du -k /workspace/holes | cut -f1")) < 4096, "in the sandbox")
+    t.home("sandbox", "cp", f"{t.box}:holes", path + "2")
+    with open(path, "rb") as a, open(path + "2", "rb") as b:
+        check(a.read() == b.read(), "the content")
+
+
+def test_interrupted(t):
+    """A signal or a rewind in the middle: an error, and nothing half on either side."""
+    t.home("checkpoint", t.box, "--label", "before")
+    with open(t.folder + "/much", "wb") as f:
+        f.truncate(8 << 30)
+    for way in ([t.folder + "/much", f"{t.box}:much"],):
+        copy = t.home.start("sandbox", "cp", *way)
+        t.home("checkpoint", t.box, "--label", "amid")
+        check(copy.poll() is None, "it goes on after a checkpoint")
+        t.home("rewind", t.box, "--to", "amid", "--yes")
+        out, err = copy.communicate(timeout=30)
+        check(copy.returncode == 1 and b"kosa8: " in err, f"{copy.returncode} {err}")
+        copy = t.home.start("sandbox", "cp", *way)
+        t.home.sh(t.box, "true")
+        copy.send_signal(signal.SIGINT)
+        copy.communicate(timeout=30)
+        equal(copy.returncode, 130)
+        equal(t.home.sh(t.box, "ls -A /workspace | grep -E 'much|kosa8' || true"), "")
+    os.unlink(t.folder + "/much")
 
 
 def test_names_that_a_guest_made(t):

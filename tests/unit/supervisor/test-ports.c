@@ -322,6 +322,33 @@ static void test_slow_guest(void)
 	end(&b);
 }
 
+/* While the guest grants nothing, nothing is read; the end of the client is seen all the same. */
+static void test_vanishes_ungranted(void)
+{
+	const struct linger now = {.l_onoff = 1, .l_linger = 0};
+	struct bench b;
+	struct buf data;
+	uint32_t stream = 0, s = 0;
+
+	begin(&b);
+	buf_init(&data, 1 << 20);
+	cleanup_fd int half = open_one(&b, &stream);
+	OK(send(half, "x", 1, 0) == 1 && shutdown(half, SHUT_WR) == 0, "one says its last");
+	EQ_INT(next(&b, &s, &data), 0, "which is not granted yet");
+	grant(&b, stream, 10);
+	EQ_INT(next(&b, &s, &data), AGENT_STDIN, "and is not lost");
+	EQ_INT(next(&b, &s, &data), AGENT_STDIN_EOF, "nor is its end");
+	int fd = open_one(&b, &stream);
+	EQ_INT(send(fd, "x", 1, 0), 1, "another one writes");
+	EQ_INT(next(&b, &s, &data), 0, "which is not granted");
+	EQ_INT(setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)), 0, "and");
+	(void)fd_close(fd);
+	EQ_INT(next(&b, &s, &data), AGENT_KILL, "is reset");
+	EQ_INT(s, stream, "by its number");
+	buf_release(&data);
+	end(&b);
+}
+
 static void test_many(void)
 {
 	int fds[PORTS_CONNECTIONS_MAX + 4];
@@ -379,6 +406,7 @@ int main(void)
 	test_resets();
 	test_hostile();
 	test_slow_guest();
+	test_vanishes_ungranted();
 	test_many();
 	test_listeners();
 	return tap_done();
