@@ -7,6 +7,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* Smaller ones are seldom whole blocks of a file system. */
+#define HOLE_MIN 4096u
+
 int fd_close(int fd)
 {
 	int saved = errno;
@@ -73,6 +76,22 @@ int fd_pwrite_all(int fd, const void *data, size_t len, off_t offset)
 		len -= (size_t)n;
 	}
 	return 0;
+}
+
+int fd_write_sparse(int fd, const void *data, size_t len)
+{
+	const unsigned char *at = data;
+
+	if (len < HOLE_MIN || *at != 0 || memcmp(at, at + 1, len - 1) != 0)
+		return fd_write_all(fd, data, len);
+	return lseek(fd, (off_t)len, SEEK_CUR) < 0 ? -errno : 0;
+}
+
+int fd_end_sparse(int fd)
+{
+	off_t at = lseek(fd, 0, SEEK_CUR);
+
+	return at < 0 || ftruncate(fd, at) < 0 ? -errno : 0;
 }
 
 ssize_t fd_read_full(int fd, void *data, size_t len)

@@ -22,6 +22,10 @@ int fd_set_nonblock(int fd, bool on) must_check;
 /* Loops until all is written or an error; blocking descriptors only. */
 int fd_write_all(int fd, const void *data, size_t len) must_check;
 int fd_pwrite_all(int fd, const void *data, size_t len, off_t offset) must_check;
+/* Writes at the file's offset, or only moves it when these are many zeros: a hole. After the last
+ * piece fd_end_sparse() gives the file its size. For new regular files. */
+int fd_write_sparse(int fd, const void *data, size_t len) must_check;
+int fd_end_sparse(int fd) must_check;
 /* Reads until len bytes or EOF; returns the count. */
 ssize_t fd_read_full(int fd, void *data, size_t len) must_check;
 ssize_t fd_pread_full(int fd, void *data, size_t len, off_t offset) must_check;

@@ -62,41 +62,84 @@ int file_write_atomic(
 	return durable ? dir_sync(dirfd) : 0;
 }
 
-static int remove_tree(int dirfd, const char *name, int depth)
+struct removal {
+	int top;	/* the folder that is removed */
+	unsigned moved; /* into it, as they were too deep */
+};
+
+static int remove_tree(struct removal *m, int dirfd, const char *name, int depth);
+
+/* All that is in the folder of this descriptor, which it takes. */
+static int remove_contents(struct removal *m, int fd, int depth)
+{
+	DIR *d = fdopendir(fd);
+	struct dirent *de;
+	int first = 0;
+
+	if (!d) {
+		first = -errno;
+		(void)fd_close(fd);
+		return first;
+	}
+	while ((de = readdir(d))) {
+		if (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0)
+			continue;
+		int r = remove_tree(m, fd, de->d_name, depth - 1);
+		if (r < 0 && first == 0)
+			first = r;
+	}
+	(void)closedir(d);
+	return first;
+}
+
+/* Each level has a descriptor, and they are few: what is deeper is moved up and comes later. */
+static int move_up(struct removal *m, int dirfd, const char *name)
+{
+	char up[48];
+
+	(void)snprintf(up, sizeof(up), ".removed-%d-%u", (int)getpid(), m->moved++);
+	return renameat(dirfd, name, m->top, up) < 0 ? -errno : 0;
+}
+
+static int remove_tree(struct removal *m, int dirfd, const char *name, int depth)
 {
 	if (unlinkat(dirfd, name, 0) == 0 || errno == ENOENT)
 		return 0;
 	if (errno != EISDIR && errno != EPERM)
 		return -errno;
 	if (depth == 0)
-		return -ELOOP;
+		return move_up(m, dirfd, name);
 	int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return errno == ENOENT ? 0 : -errno;
-	DIR *d = fdopendir(fd);
-	if (!d) {
-		int r = -errno;
-		(void)fd_close(fd);
-		return r;
-	}
-	int first = 0;
-	struct dirent *de;
-	while ((de = readdir(d))) {
-		if (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0)
-			continue;
-		int r = remove_tree(fd, de->d_name, depth - 1);
-		if (r < 0 && first == 0)
-			first = r;
-	}
-	(void)closedir(d);
-	if (first == 0 && unlinkat(dirfd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
-		first = -errno;
-	return first;
+	int r = remove_contents(m, fd, depth);
+	if (r == 0 && unlinkat(dirfd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+		r = -errno;
+	return r;
 }
 
 int file_remove_tree(int dirfd, const char *name)
 {
-	return remove_tree(dirfd, name, TREE_DEPTH_MAX);
+	unsigned before;
+	int r;
+
+	if (unlinkat(dirfd, name, 0) == 0 || errno == ENOENT)
+		return 0;
+	if (errno != EISDIR && errno != EPERM)
+		return -errno;
+	struct removal m = {
+		.top = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)};
+	if (m.top < 0)
+		return errno == ENOENT ? 0 : -errno;
+	do {
+		before = m.moved;
+		int fd = openat(m.top, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		r = fd < 0 ? -errno : remove_contents(&m, fd, TREE_DEPTH_MAX);
+	} while (r == 0 && m.moved > before);
+	(void)fd_close(m.top);
+	if (r == 0 && unlinkat(dirfd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+		r = -errno;
+	return r;
 }
 
 int dir_open(int dirfd, const char *name, bool create, mode_t mode)

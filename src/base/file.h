@@ -17,7 +17,7 @@ int file_read(int dirfd, const char *name, struct buf *b) must_check;
 int file_write_atomic(int dirfd, const char *name, const void *data, size_t len, mode_t mode,
 	bool durable) must_check;
 /* Removes name, a file or a folder with all below it, never following a symbolic link; a missing
- * name is no error. Depth is limited to 64. */
+ * name is no error. Of any depth. */
 int file_remove_tree(int dirfd, const char *name) must_check;
 /* Makes the folder if it is missing and opens it (O_DIRECTORY). */
 int dir_open(int dirfd, const char *name, bool create, mode_t mode) must_check;

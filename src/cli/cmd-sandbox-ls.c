@@ -3,6 +3,7 @@
 #include "commands.h"
 
 #include "connect.h"
+#include "containers.h"
 #include "output.h"
 
 #include "../base/clock.h"
@@ -107,10 +108,32 @@ int cmd_sandbox_ls(const struct args *a, struct err *e)
 	return list ? output_json(json_incref(list), e) : table_print(&t, e);
 }
 
+/* How many run and how many have ended; nothing when the guest does not say. */
+static void add_containers(const struct context *c, const struct sandbox *s, json_t *live)
+{
+	cleanup_json *result = NULL;
+	struct container one;
+	json_int_t running = 0, ended = 0;
+	struct err e;
+
+	if (supervisor_ask(s, context_request(c, "ps"), clock_mono_ms() + STATUS_MS, &result, &e) <
+		0)
+		return;
+	for (size_t i = 0; i < containers_count(result); i++) {
+		if (container_decode(result, i, &one, &e) < 0)
+			return;
+		running += one.state != AGENT_CONTAINER_ENDED;
+		ended += one.state == AGENT_CONTAINER_ENDED;
+	}
+	(void)json_object_set_new(live, "containers_running", json_integer(running));
+	(void)json_object_set_new(live, "containers_ended", json_integer(ended));
+}
+
 /* What the supervisor says of it; NULL when it runs none or does not say. */
 static json_t *ask_live(const struct context *c, const struct sandbox *s)
 {
 	cleanup_json *result = NULL;
+	json_t *live;
 	struct err e;
 
 	if (s->state != LIVE_RUNNING)
@@ -120,7 +143,10 @@ static json_t *ask_live(const struct context *c, const struct sandbox *s)
 		output_notice("kosa8: %s", e.what);
 		return NULL;
 	}
-	return json_incref(json_object_get(result, "live"));
+	live = json_object_get(result, "live");
+	if (json_is_object(live))
+		add_containers(c, s, live);
+	return json_incref(live);
 }
 
 static json_t *inspect_json(

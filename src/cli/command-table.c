@@ -229,8 +229,11 @@ const struct command command_table[] = {
 	{"sandbox", "shell", "NAME [IMAGE]", 1, 2, 0, SANDBOX_AND_IMAGE, shell_flags,
 		"work in a sandbox with a shell",
 		"In a new container of IMAGE, which may be left out when the sandbox has one image "
-		"only, in /workspace; or in a container that runs. Without a terminal on stdin, sh "
-		"reads its commands from there. The exit status is the shell's own.",
+		"only, in /workspace; or in a container that runs. On a terminal it is the best "
+		"shell there is (bash, zsh, ash, sh) with the rc files that it reads, but "
+		"/etc/profile is not read, since it would replace the image's PATH. Without a "
+		"terminal on stdin, sh reads its commands from there. The exit status is the "
+		"shell's own.",
 		NULL, 125, cmd_sandbox_shell},
 	{"sandbox", "exec", "NAME CONTAINER CMD...", 3, OPERANDS_ANY, 2, SANDBOX, exec_flags,
 		"run a command in a container that runs",

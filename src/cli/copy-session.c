@@ -40,6 +40,7 @@ struct copy {
 	uint32_t window[2]; /* of STDOUT, STDERR: what may still come */
 	uint32_t used;	    /* of STDOUT's, and not granted again yet */
 	bool in;	    /* the tree goes in */
+	bool started;	    /* the guest found where; before that nothing is read or sent */
 	bool source_done, eof_sent;
 	bool ended; /* RESULT came */
 	int signal_fd;
@@ -131,8 +132,8 @@ static void put_pending(struct copy *s)
 /* Whether the next piece of the tree is wanted now. */
 static bool wants_source(const struct copy *s)
 {
-	return s->in && !s->source_done && !s->ended && left(s) == 0 && s->send_window > 0 &&
-	       s->out.len < QUEUE_FULL;
+	return s->in && s->started && !s->source_done && !s->ended && left(s) == 0 &&
+	       s->send_window > 0 && s->out.len < QUEUE_FULL;
 }
 
 static int fill_from_files(struct copy *s, struct err *e)
@@ -226,6 +227,7 @@ static int take_frame(struct copy *s, const struct frame *f, struct err *e)
 		connection_notice(f);
 		break;
 	case CLIENT_STARTED:
+		s->started = true;
 		break;
 	case CLIENT_STDOUT:
 		if ((r = take_data(s, f, &s->window[0])) == 0)

@@ -140,6 +140,7 @@ static int put_folder(struct tree_receive *t, const struct tree_entry *m, struct
 		if (unlinkat(t->dirfd, name, 0) < 0 || mkdirat(t->dirfd, name, MADE_MODE) < 0)
 			return failed(t, errno, t->path, e);
 	}
+	t->made++;
 	return push_level(t, m, e);
 }
 
@@ -171,6 +172,7 @@ static int publish(struct tree_receive *t, struct err *e)
 	/* Two names of one file: the rename did nothing. */
 	(void)unlinkat(t->dirfd, t->temp, 0);
 	t->temp[0] = '\0';
+	t->made++;
 	return 0;
 }
 
@@ -188,7 +190,7 @@ static int open_temp(struct tree_receive *t, struct err *e)
 static int receive_data(void *ctx, const void *data, size_t len, struct err *e)
 {
 	struct tree_receive *t = ctx;
-	int r = t->file < 0 ? 0 : fd_write_all(t->file, data, len);
+	int r = t->file < 0 ? 0 : fd_write_sparse(t->file, data, len);
 
 	return r < 0 ? failed(t, -r, t->path, e) : 0;
 }
@@ -202,7 +204,8 @@ static int receive_file_end(void *ctx, struct err *e)
 	if (t->file < 0)
 		return 0;
 	set_times(t->mtime_ns, times);
-	if (fchmod(t->file, t->mode) < 0 || futimens(t->file, times) < 0 || fstat(t->file, &st) < 0)
+	if (fd_end_sparse(t->file) < 0 || fchmod(t->file, t->mode) < 0 ||
+		futimens(t->file, times) < 0 || fstat(t->file, &st) < 0)
 		return failed(t, errno, t->path, e);
 	int fd = t->file;
 	t->file = -1;
@@ -341,7 +344,6 @@ static int receive_entry(void *ctx, const struct tree_entry *m, struct err *e)
 		(r = go_to(t, t->path, tree_parent_len(t->path), e)) < 0 ||
 		(r = put_entry(t, m, e)) < 0)
 		return r;
-	t->made++;
 	return 0;
 }
 

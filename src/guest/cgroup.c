@@ -23,6 +23,8 @@
 #define THREADS_RESERVE 256u
 #define THREADS_MAX 16384u
 #define CPU_PERIOD_US 100000u
+#define COPIES "copies"
+#define COPIES_PIDS 256u
 
 static int put(int dirfd, const char *name, const char *value)
 {
@@ -64,6 +66,22 @@ static int limit_runs(int runs_fd, uint32_t *ret_pids)
 	return put_number(runs_fd, "pids.max", threads);
 }
 
+/* Their caches count too. */
+static int make_copies(int runs_fd)
+{
+	cleanup_fd int fd = dir_open(runs_fd, COPIES, true, 0755);
+	struct sysinfo si;
+	int r = fd;
+
+	if (sysinfo(&si) < 0)
+		return -errno;
+	if (r >= 0)
+		r = put_number(fd, "memory.max", (uint64_t)si.totalram * si.mem_unit / 4);
+	if (r >= 0)
+		r = put_number(fd, "pids.max", COPIES_PIDS);
+	return r < 0 ? r : fd_take(&fd);
+}
+
 int cgroup_boot(struct cgroups *c, struct err *e)
 {
 	cleanup_fd int root = open(ROOT, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -85,6 +103,9 @@ int cgroup_boot(struct cgroups *c, struct err *e)
 	r = devices_restrict(runs, e);
 	if (r < 0)
 		return r;
+	c->copies_fd = make_copies(runs);
+	if (c->copies_fd < 0)
+		return err_errno(e, -c->copies_fd, "control group of the copies");
 	c->runs_fd = fd_take(&runs);
 	return 0;
 }

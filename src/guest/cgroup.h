@@ -6,6 +6,8 @@
  *   /sys/fs/cgroup/runs       all containers: together they may take all but a reserve of memory
  *                             and processes, and are frozen together
  *   /sys/fs/cgroup/runs/ID    one container with its limits; killed as a whole
+ *   /sys/fs/cgroup/runs/copies the processes of COPY (copy.h): they are frozen with the containers,
+ *                             and together have a quarter of the memory
  *   /sys/fs/cgroup/runs/ID/eN one exec in it. No controller is handed on to it, so the container's
  *                             limits hold for both, and both may have processes
  *
@@ -28,6 +30,7 @@
 
 struct cgroups {
 	int runs_fd;   /* the folder runs */
+	int copies_fd; /* the folder runs/copies */
 	uint32_t pids; /* what one run may have when it names no limit: at most half of all */
 };
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "container-requests.h"
 
+#include "run-internal.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,13 +25,15 @@ static int signal_it(struct runs *rs, const struct agent_signal *m, struct err *
 	if (!c)
 		return err_code(e);
 	if (!c->run || c->is.state == AGENT_CONTAINER_ENDED || c->run->state == RUN_DRAINING)
-		return err_set(e, ERR_WRONG_STATE, ESRCH, "container %s has ended", c->is.id);
+		return err_set(
+			e, ERR_WRONG_STATE, ESRCH, "container %s has ended", container_label(c));
 	if (m->signal != SIGKILL) {
 		run_signal(c->run, (int)m->signal);
 		return 0;
 	}
+	c->run->killed = true;
 	int r = cgroup_kill(c->cgroup_fd);
-	return r < 0 ? err_errno(e, -r, "end container %s", c->is.id) : 0;
+	return r < 0 ? err_errno(e, -r, "end container %s", container_label(c)) : 0;
 }
 
 void container_signal(struct runs *rs, const struct frame *f)
@@ -58,10 +62,11 @@ static int remove_it(struct runs *rs, uint32_t stream, const struct agent_remove
 		return 1;
 	}
 	if (c->removing)
-		return err_set(
-			e, ERR_WRONG_STATE, EBUSY, "container %s is being removed", c->is.id);
+		return err_set(e, ERR_WRONG_STATE, EBUSY, "container %s is being removed",
+			container_label(c));
 	if (!m->force && c->is.state != AGENT_CONTAINER_ENDED)
-		return err_set(e, ERR_WRONG_STATE, EBUSY, "container %s is running", c->is.id);
+		return err_set(
+			e, ERR_WRONG_STATE, EBUSY, "container %s is running", container_label(c));
 	c->removing = true;
 	c->remover = stream;
 	run_force(c->run, AGENT_END_KILLED);

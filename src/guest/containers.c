@@ -74,6 +74,31 @@ static struct container_entry *by_name(const struct containers *cs, const char *
 	return NULL;
 }
 
+/* More edits than this are another word. */
+#define SLIPS_MAX 2
+
+static void not_found(
+	const struct containers *cs, const char *ref, const char *shown, struct err *e)
+{
+	const char *nearest = NULL;
+	unsigned best = SLIPS_MAX + 1;
+
+	for (size_t i = 0; i < cs->len; i++) {
+		const char *name = cs->list[i]->is.name;
+		unsigned d = *name ? text_distance(ref, name, SLIPS_MAX) : best;
+
+		if (d < best && d < strlen(ref)) {
+			best = d;
+			nearest = name;
+		}
+	}
+	if (nearest)
+		(void)err_set(e, ERR_NOT_FOUND, ENOENT, "no such container: %s: did you mean %s?",
+			shown, nearest);
+	else
+		(void)err_set(e, ERR_NOT_FOUND, ENOENT, "no such container: %s", shown);
+}
+
 struct container_entry *containers_find(struct containers *cs, const char *ref, struct err *e)
 {
 	struct container_entry *found = by_id(cs, ref);
@@ -95,7 +120,7 @@ struct container_entry *containers_find(struct containers *cs, const char *ref, 
 		found = cs->list[i];
 	}
 	if (!found)
-		(void)err_set(e, ERR_NOT_FOUND, ENOENT, "no such container: %s", shown);
+		not_found(cs, ref, shown, e);
 	return found;
 }
 
@@ -137,6 +162,11 @@ static char *take_str(char **s)
 
 	*s = NULL;
 	return taken;
+}
+
+const char *container_label(const struct container_entry *c)
+{
+	return *c->is.name ? c->is.name : c->is.id;
 }
 
 int containers_add(

@@ -91,6 +91,8 @@ void container_processes_gone(struct containers *cs, struct container_entry *c);
 void containers_remove(struct containers *cs, struct container_entry *c);
 /* The epoch ended: nobody waits for a REMOVE any more. */
 void containers_forget_requests(struct containers *cs);
+/* For messages: its name, or its id when it has none. */
+const char *container_label(const struct container_entry *c);
 void container_pin(struct container_entry *c);
 void container_unpin(struct container_entry *c);
 

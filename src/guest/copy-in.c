@@ -115,6 +115,7 @@ static int make_folder(struct copy_in *in, const char *name, struct err *e)
 {
 	const struct tree_entry *m = &in->entry;
 	bool made = mkdirat(in->folder, name, 0700) == 0;
+	struct stat st;
 
 	if (!made && errno != EEXIST)
 		return no_writing(errno, in->path, e);
@@ -123,11 +124,13 @@ static int make_folder(struct copy_in *in, const char *name, struct err *e)
 	if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
 		return err_set(e, ERR_EXISTS, ENOTDIR,
 			"%.200s is there already and is not a folder", in->path);
+	bool stays = !made && m->mode & TREE_MODE_IMPLIED;
 	if (fd < 0 || (made && fchown(fd, in->owner, in->group) < 0) ||
-		fchmod(fd, m->mode & 07777) < 0)
+		(!stays && fchmod(fd, m->mode & 07777) < 0) || fstat(fd, &st) < 0)
 		return no_writing(errno, in->path, e);
 	/* Its content follows, most likely. */
-	return enter(in, fd_take(&fd), in->path, strlen(in->path), time_of(m->mtime_ns));
+	return enter(in, fd_take(&fd), in->path, strlen(in->path),
+		stays ? st.st_mtim : time_of(m->mtime_ns));
 }
 
 /* Files */
@@ -196,13 +199,14 @@ static int write_content(struct copy_in *in, int fd, struct err *e)
 		size_t len = in->end - in->start;
 		if (len > left)
 			len = (size_t)left;
-		r = fd_write_all(fd, in->data + in->start, len);
+		r = fd_write_sparse(fd, in->data + in->start, len);
 		if (r < 0)
 			return no_writing(-r, in->path, e);
 		in->start += len;
 		left -= len;
 	}
-	return 0;
+	int r = fd_end_sparse(fd);
+	return r < 0 ? no_writing(-r, in->path, e) : 0;
 }
 
 static int make_file(struct copy_in *in, const char *name, struct err *e)

@@ -7,12 +7,14 @@
 #include "boot.h"
 #include "container.h"
 #include "copy-tree.h"
+#include "fs-view.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/capability.h>
 #include <linux/openat2.h>
+#include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -37,10 +39,14 @@ static int open_root(const char *path, struct copy_root *ret, struct err *e)
 }
 
 /* The workspace is where a container has it, so that absolute links in it lead where they do
- * there. What is around it cannot be written. */
+ * there, with the host's folders that are mounted in it. What is around it cannot be written. */
 static int enter_workspace(const struct copy_spec *s, struct copy_root *ret, struct err *e)
 {
-	ret->what = WORKSPACE;
+	int r;
+
+	ret->what = "sandbox";
+	if ((r = fs_view_open(s->mounts, e)) < 0)
+		return r;
 	if (unshare(CLONE_NEWNS) < 0 ||
 		mount("copy", PATH_MERGED, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=64k") <
 			0 ||
@@ -49,7 +55,10 @@ static int enter_workspace(const struct copy_spec *s, struct copy_root *ret, str
 		mount(NULL, PATH_MERGED, NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV,
 			NULL) < 0)
 		return err_errno(e, errno, "the workspace folder");
-	return open_root(PATH_MERGED, ret, e);
+	if (chroot(PATH_MERGED) < 0)
+		return err_errno(e, errno, "the workspace folder");
+	r = fs_view_attach_below("/" WORKSPACE, e);
+	return r < 0 ? r : open_root("/", ret, e);
 }
 
 /* Its root is then this process's. */
@@ -148,7 +157,7 @@ static int find(const struct copy_spec *s, struct copy_place_at *ret, struct err
 	if (r < 0)
 		return r;
 	int n = snprintf(path, sizeof(path), "%s%s",
-		s->place == COPY_WORKSPACE ? WORKSPACE "/" : "",
+		s->place == COPY_WORKSPACE ? "/" WORKSPACE "/" : "",
 		c->kind == AGENT_COPY_UPPER ? "" : c->path);
 	if (n < 0 || (size_t)n >= sizeof(path))
 		r = err_errno(e, ENAMETOOLONG, "the path");
@@ -240,7 +249,10 @@ pid_t copy_start(const struct copy_spec *s, struct err *e)
 		if (init < 0)
 			return err_set(e, ERR_WRONG_STATE, ESRCH, "the container has just ended");
 	}
-	pid_t pid = fork();
+	struct clone_args args = {.flags = s->cgroup_fd < 0 ? 0 : CLONE_INTO_CGROUP,
+		.exit_signal = SIGCHLD,
+		.cgroup = s->cgroup_fd < 0 ? 0 : (uint64_t)s->cgroup_fd};
+	pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
 	if (pid == 0)
 		copy_main(s, init);
 	return pid < 0 ? err_errno(e, errno, "start the copy") : pid;

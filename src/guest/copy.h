@@ -2,8 +2,9 @@
 /*
  * One COPY session: a child process that enters the place where the files are and writes or reads
  * one tree (proto/tree.h) through pipes to the agent, which treats them like a run's streams. It
- * keeps no other descriptor of the agent's, is in the agent's cgroup, and ends when the tree is
- * through, when a pipe breaks, or when it is killed: then no half file is left under its name.
+ * keeps no other descriptor of the agent's, is in a cgroup below that of all runs, and ends when
+ * the tree is through, when a pipe breaks, or when it is killed: then no half file is left under
+ * its name.
  *
  * Reports (container-report.h): STARTED without descriptors, when the place and the path were
  * found, or FAILED. After STARTED what goes wrong is said as one line on stdio[2], and ENDED has
@@ -14,6 +15,7 @@
 
 #include "../proto/agent-files.h"
 #include "container-report.h"
+#include "fs-mounts.h"
 
 #include <sys/types.h>
 
@@ -30,6 +32,8 @@ struct copy_spec {
 	const char *folder;
 	pid_t init;
 	const char *image_dir, *disk_dir;
+	const struct fs_mounts *mounts; /* of WORKSPACE: those in it are seen; NULL: none */
+	int cgroup_fd;			/* -1: the caller's */
 	int stdio[3]; /* the tree comes in, the tree goes out, text; those not used may be -1 */
 	int report_fd;
 };

@@ -56,15 +56,25 @@ int fs_view_open(const struct fs_mounts *fm, struct err *e)
 	return 0;
 }
 
-int fs_view_attach(struct err *e)
+int fs_view_attach_below(const char *folder, struct err *e)
 {
-	for (size_t i = 0; i < view_len; i++) {
-		int r = fs_tree_attach(view[i].tree, view[i].mount->path, e);
+	size_t len = strlen(folder);
 
+	for (size_t i = 0; i < view_len; i++) {
+		const char *path = view[i].mount->path;
+
+		if (strncmp(path, folder, len) != 0 || (path[len] != '/' && path[len] != '\0'))
+			continue;
+		int r = fs_tree_attach(view[i].tree, path, e);
 		if (r < 0)
 			return r;
 	}
 	return 0;
+}
+
+int fs_view_attach(struct err *e)
+{
+	return fs_view_attach_below("", e);
 }
 
 /* Several containers may start at once. Whoever finds that nobody came after it notes what the

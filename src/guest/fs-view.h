@@ -13,6 +13,8 @@
 int fs_view_open(const struct fs_mounts *fm, struct err *e) must_check;
 /* In the container's root. */
 int fs_view_attach(struct err *e) must_check;
+/* Only those at or below this folder. */
+int fs_view_attach_below(const char *folder, struct err *e) must_check;
 /* The server of each mount is told the user that is to own what the host's caller owns, unless it
  * was told the same before. One that does not answer within FS_CALLS_TELL_MS is left alone: the
  * container starts, and the next one tells it again. Needs the container's /proc; closes all. In a

@@ -23,7 +23,7 @@
 #define NET_STREAMS_MAX 256
 #define NET_CONNECT_MS 10000
 /* Bytes that the agent holds for a connection whose server does not read: what it grants. */
-#define NET_STDIN_WINDOW (64u * 1024)
+#define NET_STDIN_WINDOW (256u * 1024)
 
 enum net_state { NET_FREE, NET_CONNECTING, NET_OPEN };
 

@@ -2,6 +2,7 @@
 #include "run-client.h"
 
 #include "../base/log.h"
+#include "run-internal.h"
 #include "run-start.h"
 
 #include <errno.h>
@@ -141,12 +142,13 @@ static struct run *find_attachable(struct runs *rs, const struct agent_attach *m
 	if (!c)
 		return NULL;
 	if (!c->run || c->is.state == AGENT_CONTAINER_ENDED || c->run->state == RUN_DRAINING) {
-		(void)err_set(e, ERR_WRONG_STATE, ESRCH, "container %s has ended", c->is.id);
+		(void)err_set(
+			e, ERR_WRONG_STATE, ESRCH, "container %s has ended", container_label(c));
 		return NULL;
 	}
 	if (c->run->client.present) {
 		(void)err_set(e, ERR_WRONG_STATE, EBUSY,
-			"another client is attached to container %s", c->is.id);
+			"another client is attached to container %s", container_label(c));
 		return NULL;
 	}
 	return c->run;

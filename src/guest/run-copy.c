@@ -3,12 +3,14 @@
 
 #include "boot.h"
 #include "copy.h"
+#include "run-internal.h"
 #include "run-report.h"
 #include "run-start.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The paths that a copy_spec points to. */
 struct paths {
@@ -16,6 +18,14 @@ struct paths {
 	char image_dir[128];
 	char layer[CONTAINER_LAYER_SIZE];
 };
+
+/* Whoever asked can attach it, and ask again (proto/agent-files.h). */
+static int image_is_there(const struct container_entry *c, const char *dir, struct err *e)
+{
+	if (access(dir, F_OK) == 0)
+		return 0;
+	return err_set(e, ERR_WRONG_STATE, AGENT_COPY_NO_IMAGE, "%s", c->is.image);
+}
 
 /* One that starts may still have the agent's root: nobody is let into it. */
 static int place_in_container(
@@ -35,7 +45,7 @@ static int place_in_container(
 		container_layer(c, p->layer);
 		s->image_dir = p->image_dir;
 		s->disk_dir = p->layer;
-		return 0;
+		return image_is_there(c, p->image_dir, e);
 	}
 	return err_set(e, ERR_WRONG_STATE, EBUSY, "container %s has not started yet", c->is.id);
 }
@@ -73,7 +83,7 @@ static int start(struct runs *rs, struct run *r, struct copy_spec *s, struct err
 
 void runs_copy(struct runs *rs, uint32_t stream, const struct agent_copy *m)
 {
-	struct copy_spec s = {.copy = m};
+	struct copy_spec s = {.copy = m, .mounts = rs->mounts, .cgroup_fd = rs->cgroups->copies_fd};
 	struct paths paths;
 	struct err e;
 

@@ -4,6 +4,7 @@
 #include "../base/fd.h"
 #include "../base/log.h"
 #include "run-client.h"
+#include "run-internal.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -70,7 +71,7 @@ static struct agent_exit exit_of(const struct run *r)
 	if (r->forced && !by_itself)
 		m.how = r->how;
 	m.oom = (by_itself ? m.code == CODE_KILLED : m.code == SIGKILL && !r->forced) &&
-		had_oom_kill(r);
+		!r->killed && had_oom_kill(r);
 	return m;
 }
 

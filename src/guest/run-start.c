@@ -6,6 +6,7 @@
 #include "../base/strv.h"
 #include "boot.h"
 #include "container.h"
+#include "run-internal.h"
 #include "run-report.h"
 
 #include <errno.h>
@@ -206,8 +207,8 @@ static void begin_exec(struct runs *rs, struct run *r, struct agent_exec *m)
 		if (start_exec(rs, r, m, &e) == 0)
 			return;
 	} else {
-		(void)err_set(
-			&e, ERR_WRONG_STATE, ESRCH, "container %s has ended", r->container->is.id);
+		(void)err_set(&e, ERR_WRONG_STATE, ESRCH, "container %s has ended",
+			container_label(r->container));
 	}
 	run_fail(rs, r, &e);
 	if (r->child > 0)
@@ -251,12 +252,9 @@ void runs_exec(struct runs *rs, uint32_t stream, struct agent_exec *m)
 int run_waiting_step(struct runs *rs, struct run *r)
 {
 	struct agent_exec *m = r->request;
-	struct err e;
 
 	if (r->forced) {
-		(void)err_set(&e, ERR_CANCELLED, ECANCELED,
-			"the exec was ended before its container had started");
-		run_fail(rs, r, &e);
+		run_lost(rs, r, 0);
 		return 1;
 	}
 	if (r->container->is.state == AGENT_CONTAINER_STARTING && !r->container->removed)

@@ -14,7 +14,7 @@ struct run;
 struct runs;
 
 /* Bytes of stdin that the agent holds for a run: what it grants at first. */
-#define RUN_STDIN_WINDOW (128u * 1024)
+#define RUN_STDIN_WINDOW (256u * 1024)
 
 struct run_output {
 	struct watch pipe;

@@ -5,6 +5,7 @@
 #include "../base/fd.h"
 #include "../base/log.h"
 #include "run-client.h"
+#include "run-internal.h"
 #include "run-report.h"
 #include "run-start.h"
 
@@ -156,7 +157,8 @@ static void finish(struct runs *rs, struct run *r)
 		return;
 	bool ran = c->is.state == AGENT_CONTAINER_RUNNING;
 	c->is.state = AGENT_CONTAINER_ENDED;
-	c->is.exit = r->exit;
+	/* Of what a stop of the sandbox ended, the record says that. */
+	c->is.exit = rs->stopping ? (struct agent_exit){.how = AGENT_END_LOST} : r->exit;
 	container_log_close(&c->log);
 	if (!ran)
 		return;

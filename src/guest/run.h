@@ -71,6 +71,7 @@ struct run {
 	struct run_input in;
 	struct run_output out[2]; /* stdout, stderr */
 	int64_t deadline_ms;	  /* -1: none */
+	bool killed;		  /* somebody asked for SIGKILL: no end for lack of memory */
 	bool forced;		  /* the agent ended it: `how` is TIMEOUT or KILLED */
 	enum agent_end how;
 	bool has_status;
@@ -84,6 +85,7 @@ struct runs {
 	size_t active_len;
 	size_t turn;   /* whose output goes first */
 	bool any_over; /* there is something for runs_clean() */
+	bool stopping; /* the sandbox is being stopped: what ends is ended by that */
 	struct loop *loop;
 	struct mux *mux;
 	struct cgroups *cgroups;
@@ -110,14 +112,5 @@ void runs_forget_clients(struct runs *rs);
 void runs_signal_all(struct runs *rs, int signal);
 void runs_kill_all(struct runs *rs);
 bool runs_any(const struct runs *rs);
-
-/* run.c, for the others. */
-/* A run with this client, or NULL: RUN_FAILED was sent. */
-struct run *run_new(struct runs *rs, enum run_kind kind, uint32_t stream);
-void run_set_over(struct runs *rs, struct run *r);
-/* Ends the whole tree; what follows comes through runs_reaped(). */
-void run_force(struct run *r, enum agent_end how);
-/* To the program itself. */
-void run_signal(struct run *r, int signal);
 
 #endif

@@ -103,6 +103,11 @@ static void on_wait(struct sessions *ss, uint32_t stream, struct cursor *c)
 	(void)add(ss, AGENT_WAIT, stream, m.container);
 }
 
+static bool has_ended(const struct container_entry *c)
+{
+	return c->removed || c->is.state == AGENT_CONTAINER_ENDED;
+}
+
 static void on_list(struct sessions *ss, uint32_t stream)
 {
 	const struct containers *cs = ss->containers;
@@ -112,6 +117,9 @@ static void on_list(struct sessions *ss, uint32_t stream)
 		cleanup_buf struct buf b = {0};
 		struct agent_container m;
 
+		/* One that is not kept goes away with its last process. */
+		if (has_ended(cs->list[i]) && !container_is_kept(cs->list[i]))
+			continue;
 		container_describe(cs->list[i], &m);
 		buf_init(&b, 4096);
 		agent_container_encode(&b, &m);
@@ -171,11 +179,6 @@ bool sessions_frame(struct sessions *ss, const struct frame *f)
 	return true;
 }
 
-static bool has_ended(const struct session *s)
-{
-	return s->container->removed || s->container->is.state == AGENT_CONTAINER_ENDED;
-}
-
 /* 1: records came in. Else at_end is set. */
 static int read_records(struct session *s)
 {
@@ -219,7 +222,8 @@ static int step_logs(struct sessions *ss, struct session *s)
 {
 	if (s->data.len > 0)
 		return send_records(ss, s);
-	bool ended = has_ended(s); /* before the read: what is written till then is read by it */
+	bool ended = has_ended(
+		s->container); /* before the read: what is written till then is read by it */
 	if (read_records(s))
 		return 1;
 	if (s->follow && !s->live) {
@@ -241,7 +245,7 @@ int sessions_step(struct sessions *ss)
 
 		if (s->kind == AGENT_LOGS)
 			progress |= step_logs(ss, s);
-		else if (has_ended(s))
+		else if (has_ended(s->container))
 			end(ss, s, &s->container->is.exit);
 	}
 	return progress;

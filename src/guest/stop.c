@@ -14,6 +14,7 @@ void stop_begin(struct stop *s, uint32_t stream, struct runs *runs)
 	s->state = STOP_TERM;
 	s->stream = stream;
 	s->deadline_ms = clock_mono_ms() + STOP_GRACE_MS;
+	runs->stopping = true;
 	runs_signal_all(runs, SIGTERM);
 }
 

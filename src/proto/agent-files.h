@@ -5,9 +5,14 @@
 
 #include "agent-session.h"
 
+#include <errno.h>
+
 /* COPY. OUT: what is at path, as one tree. IN: the tree becomes path, or path/name when path is a
  * folder; `contents`: the root entry's children go into the folder path. UPPER: what a cow mount's
- * upper folder holds, with TREE_WHITEOUT and TREE_OPAQUE entries; path is not used. */
+ * upper folder holds, with TREE_WHITEOUT and TREE_OPAQUE entries; path is not used.
+ * RUN_FAILED with AGENT_COPY_NO_IMAGE: the container has ended and its image, the digest that is
+ * the text, is not attached (ATTACH_IMAGE). */
+#define AGENT_COPY_NO_IMAGE ENOMEDIUM
 enum agent_copy_kind { AGENT_COPY_OUT, AGENT_COPY_IN, AGENT_COPY_UPPER, AGENT_COPY_KIND_COUNT };
 struct agent_copy {
 	uint32_t kind;

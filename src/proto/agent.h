@@ -11,8 +11,9 @@
  * Sessions. RUN, EXEC, ATTACH, LOGS, WAIT, LIST, COPY (agent-session.h, agent-files.h) and CONNECT
  * each open a stream. It carries RUN_STARTED and what its kind needs of data both ways within
  * windows and CONTAINER frames; and it ends with RUN_EXIT, or with RUN_FAILED instead of
- * RUN_STARTED. Before RUN_EXIT come the ends of the streams that the kind has: STDOUT_EOF and
- * STDERR_EOF of RUN, EXEC, ATTACH, COPY; STDOUT_EOF of LOGS.
+ * RUN_STARTED. What a KILL or its timeout ends before it was started ends with RUN_EXIT, too.
+ * Before RUN_EXIT come the ends of the streams that the kind has: STDOUT_EOF and STDERR_EOF of RUN,
+ * EXEC, ATTACH, COPY; STDOUT_EOF of LOGS.
  * KILL ends a session and what it started: the tree of a RUN or EXEC, the connection of a CONNECT.
  * DETACH ends a session and nothing else: what a RUN or EXEC started goes on without a client.
  *

@@ -67,7 +67,9 @@ static void get_path(struct cursor *c, char ret[static TREE_PATH_MAX])
 
 static bool entry_is_sane(const struct tree_entry *m)
 {
-	if (m->mode > MODE_MAX || !tree_path_is_safe(m->path))
+	uint32_t mode = m->type == TREE_DIR ? m->mode & ~TREE_MODE_IMPLIED : m->mode;
+
+	if (mode > MODE_MAX || !tree_path_is_safe(m->path))
 		return false;
 	if (m->type != TREE_FILE && m->size != 0)
 		return false;

@@ -4,10 +4,9 @@
  * TREE_END. An entry, little-endian:
  *
  *     u32 length of the header that follows, at most TREE_HEADER_MAX
- *     u8 type, u32 mode (permission bits), u32 uid, u32 gid, u64 mtime in ns, u64 size
- *     str path      relative, "/" between names; "" is the root of the tree
- *     str target    of a symbolic link; of a hard link the path of an earlier entry
- *     `size` bytes of content, for TREE_FILE
+ *     u8 type, u32 mode (permission bits, TREE_MODE_IMPLIED), u32 uid, u32 gid, u64 mtime in ns,
+ * u64 size str path      relative, "/" between names; "" is the root of the tree str target    of a
+ * symbolic link; of a hard link the path of an earlier entry `size` bytes of content, for TREE_FILE
  *
  * A file that shrinks while it is sent is filled up with zeros. The receiver trusts nothing: every
  * name of a path is checked (tree_path_is_safe), and it writes below the named destination only.
@@ -21,6 +20,9 @@
 #include <stdbool.h>
 
 #define TREE_PATH_MAX 4096
+/* In the mode of a TREE_DIR: nobody said what the folder is to be. It is made where it is missing,
+ * and one that is there keeps its mode and time. */
+#define TREE_MODE_IMPLIED 010000u
 #define TREE_HEADER_MAX (2 * TREE_PATH_MAX + 64)
 
 enum tree_type {

@@ -18,6 +18,7 @@
 struct copy {
 	struct session session;
 	struct buf message;
+	bool attached; /* the image of the container that has ended: once is enough */
 };
 
 static void begin(struct op *op)
@@ -28,6 +29,62 @@ static void begin(struct op *op)
 	session_begin(&c->session);
 	if (session_open(&c->session, &c->message, &e) < 0)
 		op_fail(op, &e);
+}
+
+static void on_attached(void *ctx, const struct err *why)
+{
+	struct op *op = op_ref_end(ctx);
+	struct err e;
+
+	if (!op)
+		return;
+	struct copy *c = op->state;
+	if (why)
+		op_fail(op, why);
+	else if (session_open(&c->session, &c->message, &e) < 0)
+		op_fail(op, &e);
+}
+
+/* The guest names an image: it gets none that the sandbox has not used. */
+static bool is_of_sandbox(const struct supervisor *s, const char *digest)
+{
+	struct image_rows rows = {0};
+	struct err e;
+	bool found = false;
+
+	if (catalog_sandbox_images(s->catalog, s->row.id, &rows, &e) < 0)
+		return false;
+	for (size_t i = 0; i < rows.len; i++)
+		found |= strcmp(rows.rows[i].digest + strlen("sha256:"), digest) == 0;
+	image_rows_release(&rows);
+	return found;
+}
+
+/* Of a container that ended before the sandbox was started the image is not attached yet. */
+static bool attach_image(struct session *x, const struct agent_reply *reply)
+{
+	struct copy *c = (struct copy *)x;
+	struct op *op = x->op;
+	struct err e;
+
+	if (reply->status != AGENT_COPY_NO_IMAGE)
+		return false;
+	session_reopen(x);
+	struct op_ref *ref = NULL;
+	int r;
+	if (c->attached || !is_of_sandbox(op->s, reply->text))
+		r = err_set(&e, ERR_WRONG_STATE, 0,
+			"the image of this container, which has ended, is not there any more");
+	else if (!(ref = op_ref_new(op)))
+		r = err_set(&e, ERR_IO, ENOMEM, "out of memory");
+	else
+		r = machine_attach(op->s->machine, reply->text, on_attached, ref, &e);
+	c->attached = true;
+	if (r < 0 && ref)
+		(void)op_ref_end(ref);
+	if (r < 0)
+		op_fail(op, &e);
+	return true;
 }
 
 /* A vector of one: bytes that need not be UTF-8. Missing: "". */
@@ -106,10 +163,12 @@ static int prepare(struct op *op, struct err *e)
 {
 	/* STDERR: what could not be copied, for people. */
 	static const struct session_kind out = {.opens = AGENT_COPY,
+		.failed = attach_image,
 		.carries = SESSION_STDOUT | SESSION_STDERR,
 		.leave = AGENT_KILL,
 		.names_container = true};
 	static const struct session_kind in = {.opens = AGENT_COPY,
+		.failed = attach_image,
 		.carries = SESSION_STDIN | SESSION_STDERR,
 		.leave = AGENT_KILL,
 		.names_container = true};

@@ -63,8 +63,11 @@ static bool wants_read(const struct port_conn *c)
 
 static void watch(struct port_conn *c)
 {
-	int events =
-		(wants_read(c) ? UV_READABLE : 0) | (queue_left(&c->out) > 0 ? UV_WRITABLE : 0);
+	bool reads = wants_read(c);
+	/* A client that vanishes is to be noticed also while nothing may be read from it. */
+	bool listens = !reads && !c->in_end && !c->half_closed;
+	int events = (reads ? UV_READABLE : 0) | (listens ? UV_DISCONNECT : 0) |
+		     (queue_left(&c->out) > 0 ? UV_WRITABLE : 0);
 
 	if (c->state != PORT_CONN_CLOSED)
 		(void)uv_poll_start(&c->poll, events, on_poll);
@@ -200,6 +203,8 @@ static void on_poll(uv_poll_t *handle, int status, int events)
 		fail(c);
 		return;
 	}
+	/* It says no more, and what it said is still to be read. A reset is a status. */
+	c->half_closed |= (events & UV_DISCONNECT) != 0;
 	for (int i = 0; i < STEP_FRAMES && (events & UV_READABLE) && wants_read(c); i++)
 		if (!read_some(c))
 			break;

@@ -39,6 +39,7 @@ struct port_conn {
 	uint32_t out_window; /* bytes that the guest may send now */
 	uint32_t written;    /* bytes that the client got and the guest was not granted again */
 	bool in_end;	     /* STDIN_EOF is out */
+	bool half_closed;    /* the client's end was seen; it is read when the guest grants */
 	bool out_end;	     /* STDOUT_EOF came */
 	bool out_shut;	     /* and the client was told */
 	bool blocked;	     /* the link is full: nothing is read from the client */

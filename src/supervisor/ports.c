@@ -16,6 +16,8 @@
 #define QUEUED_LOW (2u * 1024 * 1024)
 /* Clients that are let in by one listener in one turn of the loop. */
 #define STEP_ACCEPTS 16
+/* Nothing tells when a descriptor is free again. */
+#define STARVED_MS 1000
 
 struct listener {
 	struct ports *p;
@@ -36,6 +38,8 @@ struct ports {
 	void *ctx;
 	uint32_t next_stream;
 	uv_prepare_t prepare; /* active while the link is full */
+	uv_timer_t starved;   /* active while nobody is let in for lack of descriptors */
+	bool told;	      /* of that */
 };
 
 struct ports *ports_new(uv_loop_t *loop)
@@ -48,6 +52,8 @@ struct ports *ports_new(uv_loop_t *loop)
 	p->next_stream = 1;
 	(void)uv_prepare_init(loop, &p->prepare);
 	p->prepare.data = p;
+	(void)uv_timer_init(loop, &p->starved);
+	p->starved.data = p;
 	return p;
 }
 
@@ -102,6 +108,7 @@ static void on_conn_closed(void *ctx, struct port_conn *c)
 			break;
 		}
 	p->conns_len--;
+	(void)uv_timer_stop(&p->starved);
 	watch_listeners(p);
 }
 
@@ -128,28 +135,42 @@ static int accept_one(struct listener *l)
 	return 1;
 }
 
+static void on_starved_end(uv_timer_t *timer)
+{
+	watch_listeners(timer->data);
+}
+
+/* No descriptor is free: who wants in waits until a connection has ended, or a moment. */
+static void let_nobody_in(struct ports *p, int errnum)
+{
+	if (!p->told)
+		log_warn("the published ports let nobody in for now: %s", strerror(errnum));
+	p->told = true;
+	(void)uv_timer_start(&p->starved, on_starved_end, STARVED_MS, 0);
+}
+
 static void on_listener(uv_poll_t *handle, int status, int events)
 {
 	struct listener *l = handle->data;
-
+	struct ports *p = l->p;
 	int r = 1;
 
 	(void)status;
 	(void)events;
-	for (int i = 0; i < STEP_ACCEPTS && r > 0 && l->p->conns_len < PORTS_CONNECTIONS_MAX; i++)
+	for (int i = 0; i < STEP_ACCEPTS && r > 0 && p->conns_len < PORTS_CONNECTIONS_MAX; i++) {
 		r = accept_one(l);
-	watch_listeners(l->p);
-	if (r >= 0 || r == -EAGAIN || r == -ECONNABORTED || r == -EINTR)
-		return;
-	/* No descriptor is free: again when a connection has ended. */
-	log_warn("a published port lets nobody in for now: %s", strerror(-r));
-	if (l->p->conns_len > 0)
-		(void)uv_poll_stop(handle);
+		if (r > 0)
+			p->told = false;
+	}
+	if (r < 0 && r != -EAGAIN && r != -ECONNABORTED && r != -EINTR)
+		let_nobody_in(p, -r);
+	watch_listeners(p);
 }
 
 static void watch_listeners(struct ports *p)
 {
-	bool on = p->net && p->conns_len < PORTS_CONNECTIONS_MAX;
+	bool on = p->net && p->conns_len < PORTS_CONNECTIONS_MAX &&
+		  !uv_is_active((const uv_handle_t *)&p->starved);
 
 	for (struct listener *l = p->listeners; l; l = l->next)
 		if (on)
@@ -267,6 +288,13 @@ static void on_prepare_closed(uv_handle_t *handle)
 	free(handle->data);
 }
 
+static void on_timer_closed(uv_handle_t *handle)
+{
+	struct ports *p = handle->data;
+
+	uv_close((uv_handle_t *)&p->prepare, on_prepare_closed);
+}
+
 void ports_free(struct ports *p)
 {
 	if (!p)
@@ -277,7 +305,7 @@ void ports_free(struct ports *p)
 		p->listeners = l->next;
 		drop_listener(l);
 	}
-	uv_close((uv_handle_t *)&p->prepare, on_prepare_closed);
+	uv_close((uv_handle_t *)&p->starved, on_timer_closed);
 }
 
 json_t *ports_status(const struct ports *p)

@@ -56,6 +56,13 @@ void session_begin(struct session *x)
 	x->state = SESSION_PREPARING;
 }
 
+void session_reopen(struct session *x)
+{
+	session_release(x);
+	x->stream = 0;
+	x->state = SESSION_PREPARING;
+}
+
 void session_release(struct session *x)
 {
 	if (x->stream == 0)
@@ -387,6 +394,9 @@ static void agent_failed(struct session *x, const struct frame *f)
 		broke_protocol(x, "an answer that cannot be read");
 		return;
 	}
+	if (x->state == SESSION_OPEN && !x->started && x->kind->failed &&
+		x->kind->failed(x, &reply))
+		return;
 	agent_error(&reply, x->kind->names_container, x->op->s->row.name, &e);
 	op_fail(x->op, &e);
 }

@@ -38,6 +38,8 @@ struct session_kind {
 	bool names_container; /* an errno of RUN_FAILED is about the container named */
 	/* A CONTAINER frame. <0: not acceptable. NULL: none may come. */
 	int (*container)(struct session *x, const struct agent_container *c, struct err *e);
+	/* RUN_FAILED. True: it was seen to, session_reopen() or op_fail() follows. May be NULL. */
+	bool (*failed)(struct session *x, const struct agent_reply *reply);
 	/* Adds to the result of one that ended. May be NULL. */
 	void (*result)(struct session *x, json_t *members);
 };
@@ -70,6 +72,8 @@ void session_bind(struct op *op);
 void session_begin(struct session *x);
 /* Sends the frame that opens it. Fails also when the client is gone. */
 int session_open(struct session *x, const struct buf *payload, struct err *e) must_check;
+/* In failed(): PREPARING again, as if it had not been opened. */
+void session_reopen(struct session *x);
 /* In release. */
 void session_release(struct session *x);
 

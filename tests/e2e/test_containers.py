@@ -45,7 +45,9 @@ def test_a_detached_container_goes_on_without_a_client(t):
 
 def test_names(t):
     t.home.refused(125, "web", args=["sandbox", "run", "-d", "--name", "web", t.box, BUSYBOX, "true"])
-    t.home.refused(125, "wob", "web", args=["sandbox", "exec", t.box, "wob", "true"])
+    t.home.refused(125, "wob", "did you mean web", args=["sandbox", "exec", t.box, "wob", "true"])
+    told = t.home.refused(125, "other", args=["sandbox", "exec", t.box, "other", "true"])
+    check("mean" not in told.errors, f"control: nothing near: {told}")
     ident = row(t, "web")["id"]
     for ref in ("web", ident, ident[:6]):
         equal(t.home("sandbox", "exec", t.box, ref, "echo", "in").out, b"in\n", ref)
@@ -91,8 +93,8 @@ def test_logs_are_followed(t):
     t.home("sandbox", "kill", t.box, "web")
     equal(waiting.wait(20), 137, "wait: how it ended")
     equal(waiting.stdout.read() + waiting.stderr.read(), b"", "and it prints nothing")
-    out, err = follow.communicate(timeout=20)
-    equal(follow.returncode, 0, "follow ends with the container")
+    out, err = follow.stdout.read(), follow.stderr.read()  # some of it is in Python's buffer
+    equal(follow.wait(20), 0, "follow ends with the container")
     check(out.splitlines()[0] == b"out 1" and err, "with all of it")
     equal(logs(t, "web").out.splitlines()[1:], out.splitlines(), "as the log is afterwards")
 
@@ -103,7 +105,7 @@ def test_an_ended_container_stays_until_it_is_removed(t):
     equal((one["state"], one["how"], one["code"], one["oom"]), ("ended", "signaled", 9, False), "ps -a")
     t.home.exits(137, "sandbox", "wait", t.box, "web")
     for command in (["exec", t.box, "web", "true"], ["attach", t.box, "web"]):
-        t.home.refused(125, "web", args=["sandbox", *command])
+        t.home.refused(125, "web has ended", args=["sandbox", *command])
     equal(t.home("sandbox", "rm", f"{t.box}/web").text, f"{t.box}/web\n")
     equal(row(t, "web"), None, "removed")
     t.home.refused(1, "web", args=["sandbox", "logs", t.box, "web"])
@@ -180,6 +182,45 @@ def test_out_of_memory_is_told(t):
     remove(t, "hog", "beside")
 
 
+def test_a_greedy_child_is_not_the_container(t):
+    greedy = ["python", "-c", "x = bytearray(300 << 20)"]
+    detached(t, "parent", "sh", "-c", "$0 \"$@\"; echo child $?; sleep 600", *greedy, image=PYTHON,
+             flags=["--memory", "64"])
+    wait_for(lambda: b"child 137" in logs(t, "parent").out, "the child to be ended", 120)
+    equal(row(t, "parent")["state"], "running", "the program goes on")
+    execed = t.home.exits(137, "sandbox", "exec", t.box, "parent", *greedy)
+    check("out of memory" in execed.errors, f"exec says why: {execed}")
+    equal(row(t, "parent")["state"], "running", "still")
+    t.home("sandbox", "kill", t.box, "parent")
+    waited = t.home.exits(137, "sandbox", "wait", t.box, "parent")
+    equal((waited.err, row(t, "parent")["oom"]), (b"", False), "somebody's kill is no lack of memory")
+    remove(t, "parent")
+
+
+def test_a_log_is_bounded(t):
+    script = "yes 0123456789abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrst | head -c 40000000; echo; echo last"
+    detached(t, "much", "sh", "-c", script)
+    t.home.exits(0, "sandbox", "wait", t.box, "much", timeout=240)
+    told = logs(t, "much")
+    check(8 << 20 < len(told.out) <= 16 << 20, f"the newest of it: {len(told.out)} bytes")
+    check(told.out.endswith(b"\nlast\n"), f"its end: {told.out[-80:]}")
+    check("older output is missing" in told.errors, f"and that it is not all: {told.errors}")
+    remove(t, "much")
+
+
+def test_50_follow_one(t):
+    detached(t, "one", "sh", "-c", "read x; i=0; while [ $i -lt 40 ]; do echo line $i; usleep 20000; i=$((i+1)); done",
+             flags=["-i"])
+    many = [t.home.start("sandbox", "logs", "-f", t.box, "one") for _ in range(50)]
+    starter = t.home.start("sandbox", "attach", t.box, "one", stdin=subprocess.PIPE)
+    starter.communicate(b"go\n", timeout=60)
+    want = b"".join(b"line %d\n" % i for i in range(40))
+    for one in many:
+        out, err = one.communicate(timeout=60)
+        equal((one.returncode, out, err), (0, want, b""))
+    remove(t, "one")
+
+
 def test_thousands_of_orphans(t):
     script = ("n=0; while [ $n -lt 2000 ]; do (true &); n=$((n+1)); done; echo done; sleep 600")
     detached(t, "orphans", "sh", "-c", script)
@@ -198,6 +239,7 @@ def test_a_rewind_brings_containers_back(t):
     wait_for(lambda: b"5\n" in logs(t, "counts").out, "it counts")
     t.home("checkpoint", t.box, "--label", "counting")
     remove(t, "counts")
+    equal(row(t, "counts"), None, "control: removed")
     detached(t, "later", "sleep", "600")
     t.home("rewind", t.box, "--to", "counting", "--yes")
     equal([r["name"] for r in t.home.rows("sandbox", "ps", t.box)], ["counts"], "as it was then")
@@ -217,6 +259,8 @@ def test_a_stop_is_told_afterwards(t):
     t.home("sandbox", "start", t.box)
     one = row(t, "was")
     equal((one["state"], one["how"]), ("ended", "lost"), "ps -a after the start")
+    check("Lost" in t.home("sandbox", "ps", "-a", t.box).text, "and the table")
+    check("how=lost" in t.home("audit", "ls", "--sandbox", t.box).text, "and the audit")
     t.home.refused(125, "lost", args=["sandbox", "wait", t.box, "was"])
     remove(t, "was")
 

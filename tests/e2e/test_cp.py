@@ -83,13 +83,49 @@ def test_a_container_that_runs_and_has_ended(t):
            "echo made >/made; sleep 300")
     t.home("sandbox", "cp", source(t) + "/f", f"{t.box}/web:/etc/f")
     equal(t.home("sandbox", "exec", t.box, "web", "cat", "/etc/f").text, "content")
-    for _ in ("running", "ended"):
+
+    def fetch(when):
         t.home("sandbox", "cp", f"{t.box}/web:made", t.folder + "/made")
         with open(t.folder + "/made", encoding="ascii") as f:
-            equal(f.read(), "made\n")
+            equal(f.read(), "made\n", when)
         os.unlink(t.folder + "/made")
-        t.home("sandbox", "kill", t.box, "web")
-        t.home.any("sandbox", "wait", t.box, "web")
+
+    fetch("running")
+    t.home("sandbox", "kill", t.box, "web")
+    t.home.any("sandbox", "wait", t.box, "web")
+    fetch("ended")
+    t.home("sandbox", "cp", source(t) + "/d/x", f"{t.box}/web:/etc/x")
+    t.home("sandbox", "stop", t.box)
+    t.home("sandbox", "start", t.box, timeout=120)
+    fetch("ended, and nothing has used its image since the start")
+    t.home("sandbox", "cp", f"{t.box}/web:/bin/busybox", t.folder + "/busybox")
+    check(os.path.getsize(t.folder + "/busybox") > 100000, "a file of the image")
+
+
+def test_an_ended_container_of_before_the_start_is_written_to(t):
+    t.home("sandbox", "stop", t.box)
+    t.home("sandbox", "start", t.box, timeout=120)
+    t.home("sandbox", "cp", source(t) + "/f", f"{t.box}/web:/etc/g")
+    t.home("sandbox", "cp", f"{t.box}/web:/etc/x", t.folder + "/x")
+    check(os.path.getsize(t.folder + "/x") == 256000, "what was written before")
+    t.home.refused(1, "no such folder", args=["sandbox", "cp", source(t), f"{t.box}/web:/none/x"])
+
+
+def test_a_tar_without_its_folders(t):
+    """A folder that only the names below it tell of keeps its mode and time."""
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as tar:
+        for name in ("kept/sub/file", "kept/new/file"):
+            info = tarfile.TarInfo(name)
+            info.size = 1
+            tar.addfile(info, io.BytesIO(b"x"))
+    t.home.sh(t.box, "cd /workspace; mkdir -p bare/kept/sub; chmod 2700 bare/kept; "
+                     "touch -t 200102030405 bare/kept")
+    before = t.home.sh(t.box, "stat -c '%a %Y' /workspace/bare/kept")
+    t.home("sandbox", "cp", "-", f"{t.box}:bare", input=data.getvalue())
+    equal(t.home.sh(t.box, "stat -c '%a %Y' /workspace/bare/kept"), before)
+    equal(t.home.sh(t.box, "cd /workspace/bare/kept; stat -c %a new; cat sub/file new/file"),
+          "755\nxx")
 
 
 def test_names_that_a_guest_made(t):

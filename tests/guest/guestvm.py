@@ -272,7 +272,7 @@ class Guest:
         elif kind in (STDOUT_EOF, STDERR_EOF):
             run.eof.add(kind - 2)
         elif kind == EXIT:
-            assert run.started, 'exit without a start'
+            assert run.started or Exit(payload).how in (KILLED, TIMEOUT), 'exit without a start'
             assert run.eof == run.eofs, 'exit before the ends of the streams'
             run.exit, run.exit_at = Exit(payload), time.monotonic()
         elif kind == CONTAINER:

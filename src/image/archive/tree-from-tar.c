@@ -167,8 +167,9 @@ static int put_parents(struct reader *t, struct err *e)
 
 	for (const char *slash = strchr(t->m.path, '/'); slash && r >= 0;
 		slash = strchr(slash + 1, '/')) {
-		*m = (struct tree_entry){
-			.type = TREE_DIR, .mode = MADE_MODE, .mtime_ns = t->m.mtime_ns};
+		*m = (struct tree_entry){.type = TREE_DIR,
+			.mode = MADE_MODE | TREE_MODE_IMPLIED,
+			.mtime_ns = t->m.mtime_ns};
 		memcpy(m->path, t->m.path, (size_t)(slash - t->m.path));
 		r = note_folder(t, m->path, e);
 		if (r > 0)

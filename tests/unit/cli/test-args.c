@@ -102,7 +102,7 @@ static void test_later(void)
 	struct err e;
 
 	OK(PARSE("sandbox", "run", "b", "i") >= 0 && args_check_built(&a, &e) >= 0, "built");
-	OK(PARSE("sandbox", "run", "-t", "b", "i") >= 0 && args_check_built(&a, &e) < 0 &&
+	OK(PARSE("sandbox", "create", "--ttl", "1h", "b") >= 0 && args_check_built(&a, &e) < 0 &&
 			e.kind == ERR_UNSUPPORTED && strstr(e.what, "not yet"),
 		"a flag that comes later");
 	OK(PARSE("fork", "x") >= 0 && args_check_built(&a, &e) < 0 && e.kind == ERR_UNSUPPORTED,

@@ -75,6 +75,14 @@ static int find(struct bench *b, const char *ref, const char *want)
 	return strcmp(c->is.id, want) == 0 ? 0 : -EBADMSG;
 }
 
+static const char *told(struct bench *b, const char *ref)
+{
+	static struct err e;
+
+	e = (struct err){0};
+	return containers_find(&b->cs, ref, &e) ? "found" : e.what;
+}
+
 static void lookup(struct bench *b)
 {
 	struct container_entry *c;
@@ -94,6 +102,9 @@ static void lookup(struct bench *b)
 	EQ_INT(find(b, "aaa", ""), -ENOTUNIQ, "of several");
 	EQ_INT(find(b, "", ""), -ENOENT, "the empty name is nobody's");
 	EQ_INT(find(b, "c", ""), -ENOENT, "nobody's");
+	EQ_STR(told(b, "wob"), "no such container: wob: did you mean web?", "the nearest");
+	EQ_STR(told(b, "ewb"), "no such container: ewb: did you mean web?", "two turned round");
+	EQ_STR(told(b, "xy"), "no such container: xy", "what has nothing in common");
 	container_pin(c);
 	containers_remove(&b->cs, c);
 	EQ_INT(find(b, "web", ""), -ENOENT, "removed");

@@ -104,7 +104,14 @@ static void test_numbers(void)
 	m->size = 1;
 	EQ_INT(encode_and_parse(m), -EPROTO, "only a file has content");
 	m->size = 0;
-	m->mode = 010000;
+	m->type = TREE_DIR;
+	m->mode = TREE_MODE_IMPLIED | 0755;
+	OK(encode_and_parse(m) > 0 && got.mode == (TREE_MODE_IMPLIED | 0755),
+		"of a folder also that nobody said what it is to be");
+	m->mode = 020000;
+	EQ_INT(encode_and_parse(m), -EPROTO, "and nothing else");
+	m->type = TREE_FILE;
+	m->mode = TREE_MODE_IMPLIED;
 	EQ_INT(encode_and_parse(m), -EPROTO, "a mode is permission bits");
 	m->mode = 07777;
 	OK(encode_and_parse(m) > 0, "all of them");
