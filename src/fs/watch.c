@@ -143,6 +143,23 @@ uint64_t watch_attr_s(const struct fs *fs, const struct node *node, uint32_t lin
 
 /* ---- notices ---- */
 
+/* True when the very same waits to be sent: a host that changes one name again and again must not
+ * hold up the guest's answers. */
+static bool waits_already(struct fs *fs, const unsigned char *m, size_t len)
+{
+	const struct buf *b = &fs->notices;
+	uint64_t hash = 14695981039346656037u;
+
+	for (size_t i = 0; i < len; i++)
+		hash = (hash ^ m[i]) * 1099511628211u;
+	size_t *at = &fs->watches.waiting[hash >> 32 & (WATCH_WAITING - 1)];
+	/* Of a buffer that was sent since, nothing is equal by chance: names hold no NUL. */
+	if (!buf_failed(b) && *at > 0 && *at + len <= b->len && memcmp(b->data + *at, m, len) == 0)
+		return true;
+	*at = b->len + FRAME_HEADER_SIZE;
+	return false;
+}
+
 static void notice(struct fs *fs, int code, const void *head, size_t head_len, const char *name)
 {
 	unsigned char m[sizeof(struct fuse_out_header) + 64 + NODE_NAME_MAX + 1];
@@ -154,7 +171,8 @@ static void notice(struct fs *fs, int code, const void *head, size_t head_len, c
 	memcpy(m + sizeof(h), head, head_len);
 	if (name)
 		memcpy(m + sizeof(h) + head_len, name, name_len);
-	frame_put(&fs->notices, FS_REPLY, 0, 0, m, h.len);
+	if (!waits_already(fs, m, h.len))
+		frame_put(&fs->notices, FS_REPLY, 0, 0, m, h.len);
 }
 
 void notify_inode(struct fs *fs, uint64_t id, bool data)

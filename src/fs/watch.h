@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define WATCH_WAITING 1024 /* a power of two */
 #define WATCH_OWN_MAX 8
 #define WATCH_SLOTS 16384
 
@@ -31,6 +32,7 @@ struct watches {
 	struct own_change own[WATCH_OWN_MAX];
 	size_t own_len;
 	int64_t quiet_until_ms;
+	size_t waiting[WATCH_WAITING]; /* places in fs->notices */
 };
 
 int watches_init(struct watches *w) must_check;

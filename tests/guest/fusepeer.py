@@ -17,6 +17,7 @@ FSYNC, SETXATTR, GETXATTR, LISTXATTR, FLUSH, INIT, OPENDIR, READDIR, RELEASEDIR 
     20, 21, 22, 23, 25, 26, 27, 28, 29
 ACCESS, CREATE, INTERRUPT, BATCH_FORGET, READDIRPLUS = 34, 35, 36, 42, 44
 INVAL_INODE, INVAL_ENTRY, DELETE = 2, 3, 6
+EVENT = 1000  # FS_EVENT
 SILENT = (FORGET, BATCH_FORGET, INTERRUPT, 41)
 
 
@@ -38,7 +39,7 @@ class Mount:
         self.held = []         # requests that are not answered, as (unique, opcode)
         self.hold = set()      # opcodes that are not answered
         self.refuse_init = 0
-        self.owner = None
+        self.owner = self.relay = None
 
     def add(self, what):
         directory = isinstance(what, dict)
@@ -115,6 +116,9 @@ class Mount:
             name, rest = body[8:].split(b'\0', 1)
             if name == b'trusted.kosa8.owner':
                 self.owner = rest[:size].decode()
+                return b''
+            if name == b'trusted.kosa8.relay':
+                self.relay = rest[:size].decode()
                 return b''
             return -errno.ENOTSUP
         if opcode == GETXATTR:
@@ -232,6 +236,11 @@ class Peer(threading.Thread):
             held, mount.held = mount.held, []
             for unique, opcode, node, body in held:
                 self.reply(stream, unique, mount.answer(opcode, node, body))
+
+    def event(self, stream, kind, path, what=stat.S_IFREG):
+        with self.lock:
+            body = struct.pack('<QII', 1, kind, what) + path
+            self.send(stream, struct.pack('<IiQ', 16 + len(body), EVENT, 0) + body)
 
     def inval_entry(self, stream, parent, name):
         with self.lock:

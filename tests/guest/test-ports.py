@@ -242,6 +242,31 @@ def mount_owner(g, bench):
     unmount(g, 3)
 
 
+def wait_for(condition, what):
+    deadline = time.monotonic() + 20
+    while not condition():
+        check(time.monotonic() < deadline, f'not in time: {what}')
+        time.sleep(0.01)
+
+
+@test
+def mount_events(g, bench):
+    """What the host changed is a call of the relay's; no path of an event leads out of the mount."""
+    m = mount(g, 4)
+    wait_for(lambda: m.relay, 'the relay says who it is')
+    check(m.relay.isdigit(), m.relay)
+    deleted = 2
+    for path in (b'../fs/file\0', b'folder/../../fs/file\0', b'/etc\0', b'file', b'\0', b'..\0', b'folder/\0', b'',
+                 b'x' * 5000 + b'\0', b'folder/' + b'y' * 300 + b'\0'):
+        g.peer.event(4, deleted, path)
+    g.peer.event(4, 99, b'file\0')
+    folder = m.nodes[1].children[b'folder']
+    g.peer.event(4, deleted, b'folder/inner\0')
+    wait_for(lambda: not folder.children, 'control: one that is in it is raised, after those')
+    equal(sorted(m.nodes[1].children), [b'big', b'file', b'folder'], 'nothing else was')
+    unmount(g, 4)
+
+
 @test
 def mount_points(g, bench):
     equipped(g)
