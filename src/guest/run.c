@@ -157,8 +157,10 @@ static void finish(struct runs *rs, struct run *r)
 		return;
 	bool ran = c->is.state == AGENT_CONTAINER_RUNNING;
 	c->is.state = AGENT_CONTAINER_ENDED;
-	/* Of what a stop of the sandbox ended, the record says that. */
-	c->is.exit = r->stopped ? (struct agent_exit){.how = AGENT_END_LOST} : r->exit;
+	c->is.exit = r->exit;
+	/* A stop of the sandbox ended it; one that took SIGTERM as a wish ended by itself. */
+	if (r->stopped && r->exit.how != AGENT_END_EXITED)
+		c->is.exit = (struct agent_exit){.how = AGENT_END_LOST};
 	container_log_close(&c->log);
 	if (!ran)
 		return;

@@ -109,7 +109,7 @@ int64_t runs_deadline_ms(const struct runs *rs);
 fs_containers runs_running;
 /* The epoch ended: no run has a client any more. */
 void runs_forget_clients(struct runs *rs);
-/* The sandbox is being stopped: SIGTERM to all, and what they end with is the stop's doing. */
+/* The sandbox is being stopped: SIGTERM to all; what that ends is recorded as lost. */
 void runs_stop(struct runs *rs);
 void runs_kill_all(struct runs *rs);
 bool runs_any(const struct runs *rs);

@@ -37,14 +37,16 @@ static bool read_both(int64_t *ret_ns, uint64_t *ret_tsc)
 
 uint64_t tsc_measure_khz(void)
 {
-	const struct timespec pause = {.tv_nsec = MEASURE_NS};
 	uint64_t from, to;
 	int64_t began, ended;
 
 	if (!read_both(&began, &from))
 		return 0;
-	(void)nanosleep(&pause, NULL);
-	if (!read_both(&ended, &to) || to <= from || ended - began < MEASURE_NS / 2)
+	do {
+		if (!read_both(&ended, &to))
+			return 0;
+	} while (ended - began < MEASURE_NS);
+	if (to <= from)
 		return 0;
 	return (uint64_t)((double)(to - from) * 1e6 / (double)(ended - began));
 }
