@@ -157,8 +157,10 @@ static void finish(struct runs *rs, struct run *r)
 		return;
 	bool ran = c->is.state == AGENT_CONTAINER_RUNNING;
 	c->is.state = AGENT_CONTAINER_ENDED;
-	/* Of what a stop of the sandbox ended, the record says that. */
-	c->is.exit = rs->stopping ? (struct agent_exit){.how = AGENT_END_LOST} : r->exit;
+	c->is.exit = r->exit;
+	/* A stop of the sandbox ended it; one that took SIGTERM as a wish ended by itself. */
+	if (r->stopped && r->exit.how != AGENT_END_EXITED)
+		c->is.exit = (struct agent_exit){.how = AGENT_END_LOST};
 	container_log_close(&c->log);
 	if (!ran)
 		return;
@@ -313,10 +315,14 @@ size_t runs_running(void *ctx, uint32_t serial, pid_t *ret, size_t max, bool *re
 	return n;
 }
 
-void runs_signal_all(struct runs *rs, int signal)
+void runs_stop(struct runs *rs)
 {
-	for (size_t i = 0; i < rs->active_len; i++)
-		run_signal(rs->active[i], signal);
+	for (size_t i = 0; i < rs->active_len; i++) {
+		struct run *r = rs->active[i];
+
+		r->stopped = r->state == RUN_STARTING || r->state == RUN_RUNNING;
+		run_signal(r, SIGTERM);
+	}
 }
 
 void runs_kill_all(struct runs *rs)

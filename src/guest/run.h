@@ -72,6 +72,7 @@ struct run {
 	struct run_output out[2]; /* stdout, stderr */
 	int64_t deadline_ms;	  /* -1: none */
 	bool killed;		  /* somebody asked for SIGKILL: no end for lack of memory */
+	bool stopped;		  /* it ran when the sandbox was stopped */
 	bool forced;		  /* the agent ended it: `how` is TIMEOUT or KILLED */
 	enum agent_end how;
 	bool has_status;
@@ -85,7 +86,6 @@ struct runs {
 	size_t active_len;
 	size_t turn;   /* whose output goes first */
 	bool any_over; /* there is something for runs_clean() */
-	bool stopping; /* the sandbox is being stopped: what ends is ended by that */
 	struct loop *loop;
 	struct mux *mux;
 	struct cgroups *cgroups;
@@ -109,7 +109,8 @@ int64_t runs_deadline_ms(const struct runs *rs);
 fs_containers runs_running;
 /* The epoch ended: no run has a client any more. */
 void runs_forget_clients(struct runs *rs);
-void runs_signal_all(struct runs *rs, int signal);
+/* The sandbox is being stopped: SIGTERM to all; what that ends is recorded as lost. */
+void runs_stop(struct runs *rs);
 void runs_kill_all(struct runs *rs);
 bool runs_any(const struct runs *rs);
 

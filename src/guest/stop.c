@@ -4,7 +4,6 @@
 #include "../base/clock.h"
 #include "../base/log.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <sys/reboot.h>
 #include <unistd.h>
@@ -14,8 +13,7 @@ void stop_begin(struct stop *s, uint32_t stream, struct runs *runs)
 	s->state = STOP_TERM;
 	s->stream = stream;
 	s->deadline_ms = clock_mono_ms() + STOP_GRACE_MS;
-	runs->stopping = true;
-	runs_signal_all(runs, SIGTERM);
+	runs_stop(runs);
 }
 
 static void close_disk(struct stop *s, struct runs *runs, struct sessions *sessions,

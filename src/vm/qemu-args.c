@@ -5,9 +5,12 @@
 #include "../base/strv.h"
 #include "../proto/agent.h"
 #include "chain.h"
+#include "tsc.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
+#include <stdio.h>
 
 /* A vector with sticky failure: one check at the end. */
 struct args {
@@ -102,8 +105,22 @@ static void disks(struct args *a, const char *top)
 	add(a, "-device", "virtio-rng-pci,addr=0x5");
 }
 
+/* An emulated guest that measures its own counter while the host is busy may get a wrong rate, and
+ * with it clocks and timeouts that run too fast for as long as the template lives. */
+static void emulated_clock(char *ret, size_t size)
+{
+	uint64_t khz = tsc_measure_khz();
+
+	(void)snprintf(ret, size, " no_timer_check tsc=reliable");
+	if (khz > 0)
+		(void)snprintf(
+			ret, size, " no_timer_check tsc=reliable tsc_early_khz=%" PRIu64, khz);
+}
+
 static void boot_or_restore(struct args *a, const struct vm_host *host, bool boot)
 {
+	char clock[80] = "";
+
 	add(a, "-device", "isa-serial,chardev=" QEMU_CONSOLE);
 	if (!boot) {
 		add(a, "-chardev", "null,id=" QEMU_CONSOLE);
@@ -116,10 +133,12 @@ static void boot_or_restore(struct args *a, const struct vm_host *host, bool boo
 	add(a, "-action", "reboot=shutdown,shutdown=pause");
 	add(a, "-kernel", "/proc/self/fd/%d", QEMU_FD_KERNEL);
 	add(a, "-initrd", "/proc/self/fd/%d", QEMU_FD_INITRAMFS);
+	if (host->accel == VM_ACCEL_TCG)
+		emulated_clock(clock, sizeof(clock));
 	add(a, "-append",
 		"quiet console=ttyS0 panic=-1 reboot=t mitigations=off audit=0"
 		" random.trust_cpu=on cryptomgr.notests%s",
-		host->accel == VM_ACCEL_TCG ? " no_timer_check tsc=reliable" : "");
+		clock);
 	flag(a, "-S");
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vm/host.h"
+#include "vm/tsc.h"
 
 #include "base/fd.h"
 #include "base/file.h"
@@ -18,6 +19,17 @@ static int dirfd_;
 static bool put(const char *name, const char *content, mode_t mode)
 {
 	return file_write_atomic(dirfd_, name, content, strlen(content), mode, false) == 0;
+}
+
+static void counter(void)
+{
+	uint64_t one = tsc_measure_khz(), two = tsc_measure_khz();
+	uint64_t differ = one > two ? one - two : two - one;
+
+#if defined(__x86_64__)
+	OK(one > 100000, "the rate of the time stamp counter");
+#endif
+	OK(differ <= one / 500, "is the same again");
 }
 
 int main(void)
@@ -65,6 +77,7 @@ int main(void)
 	OK(put("host.json", "{\"qemu\": 5}", 0600) && vm_host_probe(assets, dirfd_, &h, &e) == 0,
 		"a damaged cache is no obstacle");
 
+	counter();
 	(void)setenv("KOSA8_ACCEL", "hvf", 1);
 	OK(vm_host_probe(assets, dirfd_, &h, &e) < 0 && e.kind == ERR_INVALID,
 		"an odd accelerator");
