@@ -27,7 +27,7 @@ int op_read(struct fs *fs, struct request *q)
 	struct fuse_read_in in;
 	int fd;
 
-	if (!take(q, &in, sizeof(in)) || in.size > FS_DATA_MAX || in.offset > INT64_MAX)
+	if (!take(q, &in, sizeof(in)) || in.size > q->read_max || in.offset > INT64_MAX)
 		return -EINVAL;
 	if ((fd = descriptor(fs, in.fh, q->node)) < 0)
 		return fd;

@@ -17,13 +17,13 @@
 #include <unistd.h>
 
 struct options {
-	bool read_only, restore;
+	bool read_only, restore, memory;
 };
 
 static int parse_options(int argc, char **argv, struct options *ret, struct err *e)
 {
-	static const struct option known[] = {
-		{"read-only", no_argument, NULL, 'r'}, {"restore", no_argument, NULL, 'R'}, {0}};
+	static const struct option known[] = {{"read-only", no_argument, NULL, 'r'},
+		{"restore", no_argument, NULL, 'R'}, {"memory", no_argument, NULL, 'm'}, {0}};
 	int c;
 
 	opterr = 0;
@@ -32,12 +32,14 @@ static int parse_options(int argc, char **argv, struct options *ret, struct err 
 			ret->read_only = true;
 		else if (c == 'R')
 			ret->restore = true;
+		else if (c == 'm')
+			ret->memory = true;
 		else
 			break;
 	}
 	if (c != -1 || optind != argc) {
 		(void)err_set(e, ERR_USAGE, EINVAL, "wrong arguments for kosa8-fs");
-		return err_hint(e, "kosa8-fs [--read-only] [--restore]");
+		return err_hint(e, "kosa8-fs [--read-only] [--restore] [--memory]");
 	}
 	return 0;
 }
@@ -72,6 +74,8 @@ static int run(const struct options *o, struct fs *fs, struct err *e)
 
 	if (r < 0)
 		return r;
+	if (o->memory && (r = fs_map_slots(fs, FS_MEMORY_FD)) < 0)
+		return err_errno(e, -r, "the memory that is shared with the supervisor");
 	raise_descriptors(fs);
 	if ((r = confine_fs(FS_ROOT_FD, o->read_only, e)) < 0)
 		return r;
@@ -92,7 +96,7 @@ int main(int argc, char **argv)
 	(void)umask(0);
 	int r = parse_options(argc, argv, &o, &e);
 	if (r == 0) {
-		(void)close_range(FS_TABLE_FD + 1, ~0u, 0);
+		(void)close_range(FS_MEMORY_FD + 1, ~0u, 0);
 		if (!o.restore)
 			(void)close(FS_TABLE_FD);
 		r = run(&o, &fs, &e);

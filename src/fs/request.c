@@ -68,7 +68,7 @@ static int op_init(struct fs *fs, struct request *q)
 		out.congestion_threshold = FS_REQUESTS_MAX * 3 / 4;
 		out.max_write = FS_DATA_MAX;
 		out.time_gran = 1;
-		out.max_pages = FS_DATA_MAX / 4096;
+		out.max_pages = FS_SLOT_SIZE / 4096;
 	}
 	memcpy(q->out, &out, sizeof(out));
 	return sizeof(out);
@@ -186,13 +186,14 @@ static int run_operation(struct fs *fs, struct request *q)
 	return r;
 }
 
-int fs_answer(struct fs *fs, const void *message, size_t len)
+int fs_answer(struct fs *fs, const void *message, size_t len, unsigned char *slot)
 {
 	unsigned char *reply = fs->out + FRAME_HEADER_SIZE;
 	struct request q = {.at = message, .left = len};
 	struct fuse_out_header head;
 
-	q.out = reply + sizeof(head);
+	q.out = slot ? slot : reply + sizeof(head);
+	q.read_max = slot ? FS_SLOT_SIZE : FS_DATA_MAX;
 	if (!take(&q, &q.h, sizeof(q.h)) || q.h.len != len)
 		return -EPROTO;
 	/* Extensions stand at the end; none is asked for. */
@@ -202,5 +203,7 @@ int fs_answer(struct fs *fs, const void *message, size_t len)
 	head = (struct fuse_out_header){.unique = q.h.unique, .error = r < 0 ? r : 0};
 	head.len = (uint32_t)(sizeof(head) + (r > 0 ? (size_t)r : 0));
 	memcpy(reply, &head, sizeof(head));
+	if (slot && head.len <= FS_SHORT_MAX)
+		memcpy(reply + sizeof(head), slot, head.len - sizeof(head));
 	return (int)head.len;
 }

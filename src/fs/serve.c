@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -63,7 +65,25 @@ void fs_release(struct fs *fs)
 	fs->proc_fd = fd_close(fs->proc_fd);
 	free(fs->events.all);
 	free(fs->out);
+	if (fs->slots)
+		(void)munmap(fs->slots, FS_SLOTS * FS_SLOT_SIZE);
+	fs->slots = NULL;
 	fs->out = NULL;
+}
+
+int fs_map_slots(struct fs *fs, int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (st.st_size != FS_SLOTS * FS_SLOT_SIZE)
+		return -EINVAL;
+	void *at = mmap(NULL, FS_SLOTS * FS_SLOT_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (at == MAP_FAILED)
+		return -errno;
+	fs->slots = at;
+	return 0;
 }
 
 static int send_notices(struct fs *fs)
@@ -87,11 +107,15 @@ static void put_le32(unsigned char *p, uint32_t v)
 		p[i] = (unsigned char)(v >> (8 * i));
 }
 
-static int send_reply(struct fs *fs, size_t len)
+static int send_reply(struct fs *fs, size_t len, bool in_slot)
 {
+	uint32_t type = in_slot && len > FS_SHORT_MAX ? FS_REPLY_SLOT : FS_REPLY;
+
+	if (type == FS_REPLY_SLOT)
+		len = sizeof(struct fuse_out_header);
 	memset(fs->out, 0, FRAME_HEADER_SIZE);
 	put_le32(fs->out, (uint32_t)len);
-	put_le32(fs->out + 4, FS_REPLY | (uint32_t)FRAME_MAGIC << 16);
+	put_le32(fs->out + 4, type | (uint32_t)FRAME_MAGIC << 16);
 	return fd_write_all(fs->sock, fs->out, FRAME_HEADER_SIZE + len);
 }
 
@@ -116,15 +140,16 @@ static int frame_in(struct fs *fs, const struct frame *f, int *passed)
 		cleanup_fd int fd = fd_take(passed);
 		return save(fs, fd);
 	}
-	if (f->type != FS_REQUEST)
+	if (f->type != FS_REQUEST || f->stream > (fs->slots ? FS_SLOTS : 0))
 		return -EPROTO;
-	r = fs_answer(fs, f->payload, f->len);
+	unsigned char *slot = f->stream ? fs->slots + (size_t)(f->stream - 1) * FS_SLOT_SIZE : NULL;
+	r = fs_answer(fs, f->payload, f->len, slot);
 	if (r < 0)
 		return r;
 	/* What an operation made out of date is told after its reply: the guest may hold a lock
 	 * on it until then. */
 	if (r > 0)
-		r = send_reply(fs, (size_t)r);
+		r = send_reply(fs, (size_t)r, slot);
 	return r < 0 ? r : send_notices(fs);
 }
 

@@ -35,8 +35,9 @@ struct fs {
 	struct handles handles;
 	struct watches watches;
 	struct host_events events;
-	struct buf notices; /* frames that go out before the next reply */
-	unsigned char *out; /* frame header, FUSE header, payload */
+	struct buf notices;   /* frames that go out before the next reply */
+	unsigned char *out;   /* frame header, FUSE header, payload */
+	unsigned char *slots; /* NULL: none */
 };
 
 struct request {
@@ -44,14 +45,18 @@ struct request {
 	const unsigned char *at; /* what is left of its body */
 	size_t left;
 	struct node *node;  /* h.nodeid's */
-	unsigned char *out; /* REPLY_MAX bytes, aligned to 8 */
+	unsigned char *out; /* REPLY_MAX bytes at least, aligned to 8 */
+	size_t read_max;    /* of them, for READ */
 };
 
 int fs_init(struct fs *fs, int sock, int root_fd, bool read_only, struct err *e) must_check;
 void fs_release(struct fs *fs);
+/* Maps the slots of proto/fs.h; they are unmapped by fs_release(). */
+int fs_map_slots(struct fs *fs, int fd) must_check;
 /* Answers one message: writes into fs->out and returns its length with the FUSE header at
- * fs->out + FRAME_HEADER_SIZE; 0 when it is not answered, -EPROTO when it is no message. */
-int fs_answer(struct fs *fs, const void *message, size_t len) must_check;
+ * fs->out + FRAME_HEADER_SIZE; 0 when it is not answered, -EPROTO when it is no message. With a
+ * slot, what follows the header is there, but for a length of FS_SHORT_MAX or less. */
+int fs_answer(struct fs *fs, const void *message, size_t len, unsigned char *slot) must_check;
 /* Until the socket is closed: 0. */
 int fs_serve(struct fs *fs, struct err *e) must_check;
 

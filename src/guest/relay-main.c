@@ -29,6 +29,9 @@
 /* Requests of one mount that are taken before the others have their turn. */
 #define REQUESTS_A_STEP 8
 
+/* A request and the number of a slot. */
+#define ROOM (FUSE_CONN_READ_SIZE + sizeof(uint32_t))
+
 enum state { RUNNING, STANDING, STILL };
 
 struct mounted {
@@ -47,6 +50,7 @@ struct process {
 	size_t turn;
 	struct mux mux;
 	struct notifier notifier;
+	struct fuse_slots slots;
 	struct mounted mount[RELAY_MOUNTS_MAX];
 };
 
@@ -76,7 +80,7 @@ static int add(struct process *p, const struct relay_message *m, struct err *e)
 		return err_set(e, ERR_LIMIT, EMFILE, "there are %d mounts, which is the limit",
 			RELAY_MOUNTS_MAX);
 	relay_path(m->id, "fs", path);
-	int r = fuse_conn_open(&free_one->conn, m->id, m->cow, path, e);
+	int r = fuse_conn_open(&free_one->conn, m->id, m->cow, path, &p->slots, e);
 	if (r < 0)
 		return r;
 	free_one->notify_fd = notifier_add(&free_one->conn);
@@ -120,6 +124,10 @@ static void on_epoch(struct process *p, const struct relay_message *m)
 {
 	mux_new_epoch(&p->mux, m->epoch, m->nonce);
 	p->state = RUNNING;
+	fuse_slots_new_epoch(&p->slots);
+	if (p->slots.len > 0)
+		mux_send(&p->mux, AGENT_FUSE_POOL, 0, p->slots.physical,
+			p->slots.len * sizeof(p->slots.physical[0]));
 	for (size_t i = 0; i < RELAY_MOUNTS_MAX; i++) {
 		struct fuse_conn *c = &p->mount[i].conn;
 
@@ -178,16 +186,47 @@ static void on_notification(struct process *p, struct mounted *m, const struct f
 		notifier_send(&p->notifier, &m->conn, fd, f->payload, f->len);
 }
 
+/* To a mount that is gone: its slot is free now. */
+static void on_late_answer(struct process *p, const struct frame *f)
+{
+	struct fuse_out_header h;
+
+	if (f->len < sizeof(h) || f->type == AGENT_FUSE_PART)
+		return;
+	memcpy(&h, f->payload, sizeof(h));
+	fuse_slots_answered(&p->slots, f->stream, h.unique, FS_SLOT_SIZE);
+}
+
+static enum fuse_conn_reply answer(struct fuse_conn *c, const struct frame *f)
+{
+	if (f->type == AGENT_FUSE)
+		return fuse_conn_reply(c, f->payload, f->len);
+	if (f->type == AGENT_FUSE_SLOT)
+		return fuse_conn_reply_slot(c, f->payload, f->len);
+	if (f->type == AGENT_FUSE_PART)
+		fuse_conn_part(c, f->payload, f->len);
+	return FUSE_REPLY_DONE;
+}
+
+static void on_ready(struct process *p, uint32_t id)
+{
+	char path[RELAY_PATH_SIZE];
+
+	relay_path(id, "fs", path);
+	fuse_conn_read_ahead(path);
+	tell(p, RELAY_MOUNTED, id, 0, "");
+}
+
 static void on_frame(struct process *p, const struct frame *f)
 {
 	struct mounted *m = f->stream ? find(p, f->stream) : NULL;
 
-	if (!m || f->type != AGENT_FUSE)
-		return;
-	switch (fuse_conn_reply(&m->conn, f->payload, f->len)) {
+	if (!m)
+		return on_late_answer(p, f);
+	switch (answer(&m->conn, f)) {
 	case FUSE_REPLY_READY:
 		fs_calls_ready(m->calls_fd);
-		return tell(p, RELAY_MOUNTED, f->stream, 0, "");
+		return on_ready(p, f->stream);
 	case FUSE_REPLY_REFUSED:
 		return tell(p, RELAY_MOUNTED, f->stream, EPROTO, "the mount's server refused it");
 	case FUSE_REPLY_NOTIFICATION:
@@ -224,19 +263,38 @@ static bool may_read(const struct process *p, const struct fuse_conn *c)
 	return p->state == RUNNING && fuse_conn_may_read(c) && mux_has_room(&p->mux);
 }
 
+/* False: there was none. */
+static bool pass_on(struct process *p, struct fuse_conn *c, bool parked)
+{
+	unsigned char *at = mux_begin(&p->mux, ROOM);
+	int slot = FUSE_NO_SLOT;
+	enum agent_type type = AGENT_FUSE;
+
+	if (!at)
+		return false;
+	ssize_t n = parked ? fuse_conn_unpark(c, at, &slot) : fuse_conn_next(c, at, &slot);
+	if (n <= 0) {
+		mux_cancel(&p->mux, ROOM);
+		return false;
+	}
+	if (slot != FUSE_NO_SLOT) {
+		uint32_t number = (uint32_t)slot;
+		memcpy(at + n, &number, sizeof(number));
+		n += (ssize_t)sizeof(number);
+		type = AGENT_FUSE_SLOT;
+	}
+	mux_end(&p->mux, ROOM, type, c->id, (size_t)n);
+	return true;
+}
+
 static void step_conn(struct process *p, struct fuse_conn *c)
 {
+	while (p->state != STILL && c->parked_len > 0 && mux_has_room(&p->mux))
+		if (!pass_on(p, c, true))
+			break;
 	for (int i = 0; i < REQUESTS_A_STEP && c->readable && may_read(p, c); i++) {
-		void *at = mux_begin(&p->mux, FUSE_CONN_READ_SIZE);
-		ssize_t n = at ? fuse_conn_next(c, at) : 0;
-
-		if (!at)
+		if (!pass_on(p, c, false))
 			return;
-		if (n <= 0) {
-			mux_cancel(&p->mux, FUSE_CONN_READ_SIZE);
-			return;
-		}
-		mux_end(&p->mux, FUSE_CONN_READ_SIZE, AGENT_FUSE, c->id, (size_t)n);
 		/* One that waits alone, which is the usual case, is not looked for twice. */
 		if (c->out_len == 1)
 			c->readable = false;
@@ -254,6 +312,7 @@ static void step_quiesce(struct process *p)
 			return;
 	if (!late && !mux_flushed(&p->mux))
 		return;
+	fuse_slots_clean(&p->slots);
 	p->state = STILL;
 	tell(p, RELAY_STILL, p->number, 0, "");
 }
@@ -302,6 +361,7 @@ _Noreturn void relay_main(int control, int port)
 	if (!p || notifier_start(&p->notifier, &e) < 0)
 		_exit(1);
 	mux_init(&p->mux);
+	fuse_slots_open(&p->slots);
 	p->control = control;
 	p->mux.port = (struct watch){.fd = port, .readable = true, .writable = true};
 	for (size_t i = 0; i < RELAY_MOUNTS_MAX; i++)

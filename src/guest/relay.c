@@ -4,6 +4,7 @@
 
 #include "../base/fd.h"
 #include "../base/log.h"
+#include "fuse-slots.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -47,6 +48,7 @@ int relay_start(struct relay *r, struct loop *loop, int port_fd, struct err *e)
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
 		return err_errno(e, errno, "channel to the relay");
+	fuse_slots_reserve();
 	pid_t pid = fork();
 	if (pid == 0) {
 		if (keep_descriptors(pair[1], port) < 0)

@@ -40,6 +40,16 @@
  * QUIESCE whose number is <= the last RESUME's is ignored. After sending QUIESCE the supervisor
  * sends nothing on the mux until RESUME.
  *
+ * Slots. What a READ brings does not go through the port: the relay has FS_SLOTS buffers of
+ * FS_SLOT_SIZE (proto/fs.h), of which those of its pool stand at fixed places in the guest's
+ * memory. FUSE_POOL names these places, as the first frame of an epoch on kosa8.fs (at most
+ * FS_POOL_MAX; none when the guest could get no such memory). The supervisor writes an answer into
+ * the slot that its request named, and then sends FUSE_SLOT. It writes into RAM only while the VM
+ * runs and kosa8.fs is open, so not between QUIESCED and RESUME; then, and into slots that are not
+ * in the pool, the answer goes through the port as FUSE_PART frames before the FUSE_SLOT. The
+ * places are the guest's word: the supervisor writes to no address that is not that guest's RAM. A
+ * slot is given to one request at a time, and slots end with their epoch.
+ *
  * Flow control, per stream and direction: the sender may send as many data bytes as the receiver
  * has granted with WINDOW frames; nothing is granted at first. A sender that exceeds its window
  * breaks the protocol: the supervisor ends such a VM's streams with an error.
@@ -90,7 +100,12 @@ enum agent_type {
 	/* On kosa8.net. */
 	AGENT_CONNECT = 24, /* u16 port: a TCP connection to a server on the guest's loopback */
 	/* On kosa8.fs, both ways. */
-	AGENT_FUSE = 25, /* one message as /dev/fuse has it (linux/fuse.h) */
+	AGENT_FUSE = 25,      /* one message as /dev/fuse has it (linux/fuse.h) */
+	AGENT_FUSE_SLOT = 26, /* to the supervisor: a request, then u32 slot for its answer.
+			       * Back: struct fuse_out_header; the rest is in the slot */
+	AGENT_FUSE_PART = 27, /* to the agent: u64 unique, u32 offset, data for that slot */
+	AGENT_FUSE_POOL =
+		28, /* to the supervisor, stream 0: u64 guest-physical address of each slot */
 
 	/* agent -> supervisor */
 	AGENT_HELLO = 65, /* struct agent_hello; once after boot, before a template is saved */

@@ -18,19 +18,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 /* All that may be out, and 64,000 of the requests that nobody answers (FORGET). */
 #define OUT_MAX (FS_REQUESTS_MAX * (FS_DATA_MAX + 8192) + 4 * 1024 * 1024)
+#define MEMORY_SIZE (FS_SLOTS * FS_SLOT_SIZE)
 #define READ_CHUNK (256u * 1024)
+
+struct waiting {
+	uint64_t unique;
+	uint32_t slot; /* FS_SERVER_NO_SLOT: none */
+};
 
 struct fs_server {
 	enum fs_server_state state;
 	uv_poll_t poll, exit_poll;
 	unsigned handles; /* that libuv still knows */
 	int fd, pidfd;
-	pid_t pid; /* -1: waited for */
+	int memory_fd;		     /* -1 when the process has it */
+	const unsigned char *memory; /* FS_SLOTS slots; NULL: none */
+	pid_t pid;		     /* -1: waited for */
 	bool reading;
 	bool freed;
 	unsigned depth; /* callbacks of this object that are on the stack */
@@ -39,7 +48,7 @@ struct fs_server {
 	struct queue after; /* what follows a FS_SAVE that is not sent yet */
 	int save_fd;	    /* to be sent when out is empty; -1: none */
 	bool saving;
-	uint64_t waiting[FS_REQUESTS_MAX];
+	struct waiting waiting[FS_REQUESTS_MAX];
 	size_t waiting_len;
 	struct fs_server_events events;
 	void *ctx;
@@ -54,6 +63,9 @@ static void on_closed(uv_handle_t *handle)
 	(void)fd_close(f->fd);
 	(void)fd_close(f->pidfd);
 	(void)fd_close(f->save_fd);
+	(void)fd_close(f->memory_fd);
+	if (f->memory)
+		(void)munmap((void *)f->memory, MEMORY_SIZE);
 	buf_release(&f->in);
 	queue_release(&f->out);
 	queue_release(&f->after);
@@ -103,7 +115,7 @@ static void fail(struct fs_server *f, const struct err *why)
 	if (f->pid > 0)
 		(void)kill(f->pid, SIGKILL);
 	for (size_t i = 0; i < f->waiting_len && !f->freed; i++) {
-		fuse_error_encode(f->waiting[i], EIO, answer);
+		fuse_error_encode(f->waiting[i].unique, EIO, answer);
 		f->events.reply(f->ctx, answer, sizeof(answer));
 	}
 	f->waiting_len = 0;
@@ -186,19 +198,46 @@ static void answer_error(struct fs_server *f, uint64_t unique, int errnum)
 static bool is_waiting(const struct fs_server *f, uint64_t unique, size_t *ret)
 {
 	for (size_t i = 0; i < f->waiting_len; i++)
-		if (f->waiting[i] == unique) {
+		if (f->waiting[i].unique == unique) {
 			*ret = i;
 			return true;
 		}
 	return false;
 }
 
-void fs_server_request(struct fs_server *f, const void *data, size_t len)
+static bool slot_is_free(const struct fs_server *f, uint32_t slot)
+{
+	for (size_t i = 0; i < f->waiting_len; i++)
+		if (f->waiting[i].slot == slot)
+			return false;
+	return true;
+}
+
+/* Why the guest may not ask this, or NULL. */
+static const char *breach(const struct fs_server *f, uint64_t unique, bool answered, uint32_t slot)
+{
+	size_t at;
+
+	if (slot != FS_SERVER_NO_SLOT && (!answered || slot >= FS_SLOTS || !slot_is_free(f, slot)))
+		return "the guest wants a file request answered in a slot that is not free";
+	if (answered && f->waiting_len == FS_REQUESTS_MAX)
+		return "the guest sent more file requests at once than it may";
+	if (answered && is_waiting(f, unique, &at))
+		return "the guest sent a file request twice";
+	return NULL;
+}
+
+void fs_server_abandon(struct fs_server *f)
+{
+	while (!f->freed && f->waiting_len > 0)
+		answer_error(f, f->waiting[--f->waiting_len].unique, ENOTCONN);
+}
+
+void fs_server_request(struct fs_server *f, const void *data, size_t len, uint32_t slot)
 {
 	struct queue *q = f->save_fd >= 0 ? &f->after : &f->out;
 	uint64_t unique;
 	bool answered;
-	size_t at;
 
 	if (f->freed)
 		return;
@@ -211,19 +250,18 @@ void fs_server_request(struct fs_server *f, const void *data, size_t len)
 			answer_error(f, unique, ENOTCONN);
 		return;
 	}
-	if (answered && (f->waiting_len == FS_REQUESTS_MAX || is_waiting(f, unique, &at))) {
-		fail_text(f, ERR_PROTOCOL,
-			f->waiting_len == FS_REQUESTS_MAX
-				? "the guest sent more file requests at once than it may"
-				: "the guest sent a file request twice");
+	const char *why = breach(f, unique, answered, slot);
+	if (why) {
+		fail_text(f, ERR_PROTOCOL, why);
 		return;
 	}
-	if (queue_frame(q, FS_REQUEST, 0, 0, data, len) < 0) {
+	if (queue_frame(q, FS_REQUEST, slot == FS_SERVER_NO_SLOT ? 0 : slot + 1, 0, data, len) <
+		0) {
 		fail_text(f, ERR_LIMIT, "too many file requests wait for the server of the mount");
 		return;
 	}
 	if (answered)
-		f->waiting[f->waiting_len++] = unique;
+		f->waiting[f->waiting_len++] = (struct waiting){unique, slot};
 	flush(f);
 }
 
@@ -271,6 +309,23 @@ static void handle_reply(struct fs_server *f, const struct frame *frame)
 	f->events.reply(f->ctx, frame->payload, frame->len);
 }
 
+/* What is in the slot may change while it is read: it is the server's word all the same. */
+static void handle_reply_slot(struct fs_server *f, const struct frame *frame)
+{
+	uint64_t unique;
+	size_t at, data_len;
+
+	if (fuse_slot_reply_parse(frame->payload, frame->len, &unique, &data_len) < 0 ||
+		!is_waiting(f, unique, &at) || f->waiting[at].slot == FS_SERVER_NO_SLOT) {
+		fail_text(f, ERR_PROTOCOL, "the server of the mount sent what is no answer");
+		return;
+	}
+	uint32_t slot = f->waiting[at].slot;
+	f->waiting[at] = f->waiting[--f->waiting_len];
+	f->events.reply_slot(
+		f->ctx, slot, frame->payload, f->memory + (size_t)slot * FS_SLOT_SIZE, data_len);
+}
+
 static void handle_saved(struct fs_server *f, const struct frame *frame)
 {
 	struct cursor c;
@@ -305,6 +360,8 @@ static void handle_frame(struct fs_server *f, const struct frame *frame)
 		f->events.ready(f->ctx);
 	} else if (frame->type == FS_REPLY && f->state == FS_SERVER_READY) {
 		handle_reply(f, frame);
+	} else if (frame->type == FS_REPLY_SLOT && f->state == FS_SERVER_READY) {
+		handle_reply_slot(f, frame);
 	} else if (frame->type == FS_SAVED && f->state == FS_SERVER_READY) {
 		handle_saved(f, frame);
 	} else {
@@ -384,10 +441,24 @@ static void on_exit_poll(uv_poll_t *handle, int status, int events)
 
 /* ---- start ---- */
 
+/* Sealed: were it cut, reading it here would end this process. */
+static int make_memory(struct fs_server *f)
+{
+	f->memory_fd = memfd_create("kosa8-fs", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (f->memory_fd < 0 || ftruncate(f->memory_fd, MEMORY_SIZE) < 0 ||
+		fcntl(f->memory_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		return -errno;
+	void *at = mmap(NULL, MEMORY_SIZE, PROT_READ, MAP_SHARED, f->memory_fd, 0);
+	if (at == MAP_FAILED)
+		return -errno;
+	f->memory = at;
+	return 0;
+}
+
 static int spawn(const struct fs_server_start *s, int socket, struct fs_server *f, struct err *e)
 {
 	char program[4096], read_only[] = "--read-only", restore[] = "--restore";
-	char *argv[4] = {program};
+	char memory[] = "--memory", *argv[5] = {program};
 	size_t n = 1;
 
 	(void)snprintf(program, sizeof(program), "%s", s->program);
@@ -395,9 +466,10 @@ static int spawn(const struct fs_server_start *s, int socket, struct fs_server *
 		argv[n++] = read_only;
 	if (s->table_fd >= 0)
 		argv[n++] = restore;
+	argv[n++] = memory;
 	struct spawn sp = {.argv = argv,
-		.fds = {-1, -1, STDERR_FILENO, socket, s->root_fd, s->table_fd},
-		.fds_len = s->table_fd >= 0 ? 6 : 5,
+		.fds = {-1, -1, STDERR_FILENO, socket, s->root_fd, s->table_fd, f->memory_fd},
+		.fds_len = 7,
 		.die_with_parent = true};
 	return spawn_start(&sp, &f->pid, &f->pidfd, e);
 }
@@ -433,6 +505,7 @@ int fs_server_start(uv_loop_t *loop, const struct fs_server_start *start,
 		.pidfd = -1,
 		.pid = -1,
 		.save_fd = -1,
+		.memory_fd = -1,
 		.reading = true,
 		.events = *events,
 		.ctx = ctx};
@@ -442,10 +515,13 @@ int fs_server_start(uv_loop_t *loop, const struct fs_server_start *start,
 	int r = sock_pair(pair);
 	f->fd = pair[0];
 	if (r == 0)
+		r = make_memory(f);
+	if (r == 0)
 		r = fd_set_nonblock(f->fd, true);
 	r = r < 0 ? err_errno(e, -r, "cannot start the server of a mount")
 		  : spawn(start, pair[1], f, e);
 	(void)fd_close(pair[1]);
+	f->memory_fd = fd_close(f->memory_fd);
 	if (r == 0 && (r = watch_both(loop, f)) < 0) {
 		(void)err_errno(e, -r, "cannot watch the server of a mount");
 		(void)kill(f->pid, SIGKILL);
@@ -455,8 +531,11 @@ int fs_server_start(uv_loop_t *loop, const struct fs_server_start *start,
 		(void)fd_close(f->fd);
 		(void)fd_close(f->pidfd);
 		/* A handle that libuv knows cannot be freed here; init fails for want of memory. */
-		if (f->handles == 0)
+		if (f->handles == 0) {
+			if (f->memory)
+				(void)munmap((void *)f->memory, MEMORY_SIZE);
 			free(f);
+		}
 		return r;
 	}
 	*ret = f;

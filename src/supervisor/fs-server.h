@@ -18,6 +18,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <uv.h>
 
 struct fs_server;
@@ -28,6 +29,9 @@ struct fs_server_events {
 	void (*ready)(void *ctx);
 	/* A message for /dev/fuse: an answer, or a notification. */
 	void (*reply)(void *ctx, const void *data, size_t len);
+	/* The same for a request with a slot: the header, whose len counts the data with it. */
+	void (*reply_slot)(
+		void *ctx, uint32_t slot, const void *header, const void *data, size_t data_len);
 	/* The table is written: 0, or a positive errno. */
 	void (*saved)(void *ctx, int errnum);
 	/* Once; the process is gone or is being ended. After `reply` for all that was out. */
@@ -48,10 +52,14 @@ int fs_server_start(uv_loop_t *loop, const struct fs_server_start *start,
 /* Ends the process and forgets it; nothing is reported any more. Allowed in its events. Accepts
  * NULL. */
 void fs_server_free(struct fs_server *f);
+/* Answers all that is out with ENOTCONN: no slot of the guest's is written to any more. Before
+ * fs_server_free(), when the guest goes on. */
+void fs_server_abandon(struct fs_server *f);
 
 enum fs_server_state fs_server_state(const struct fs_server *f);
+#define FS_SERVER_NO_SLOT UINT32_MAX
 /* One message as read from /dev/fuse. A guest that breaks the rules fails the server. */
-void fs_server_request(struct fs_server *f, const void *data, size_t len);
+void fs_server_request(struct fs_server *f, const void *data, size_t len, uint32_t slot);
 /* Has the table written to fd, which is duplicated; `saved` or `failed` follows. It holds what was
  * so between the requests before and after this call. -EBUSY: one is under way. */
 int fs_server_save(struct fs_server *f, int fd) must_check;

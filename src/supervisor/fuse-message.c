@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse-message.h"
 
+#include "../base/cursor.h"
 #include "../proto/fs.h"
 
 #include <assert.h>
@@ -39,6 +40,43 @@ int fuse_reply_parse(const void *data, size_t len, uint64_t *ret_unique)
 	if (h.len != len)
 		return -EPROTO;
 	*ret_unique = h.unique;
+	return 0;
+}
+
+int fuse_slot_reply_parse(const void *data, size_t len, uint64_t *ret_unique, size_t *ret_data_len)
+{
+	struct fuse_out_header h;
+
+	if (len != sizeof(h))
+		return -EPROTO;
+	memcpy(&h, data, sizeof(h));
+	if (h.len < sizeof(h) || h.len - sizeof(h) > FS_SLOT_SIZE || h.unique == 0)
+		return -EPROTO;
+	*ret_unique = h.unique;
+	*ret_data_len = h.len - sizeof(h);
+	return 0;
+}
+
+uint64_t fuse_message_unique(const void *out_header)
+{
+	struct fuse_out_header h;
+
+	memcpy(&h, out_header, sizeof(h));
+	return h.unique;
+}
+
+int fuse_slot_request_parse(const void *data, size_t len, uint32_t *ret_slot)
+{
+	struct cursor c;
+
+	cursor_init(&c, data, len);
+	if (len < sizeof(uint32_t))
+		return -EPROTO;
+	(void)cursor_bytes(&c, len - sizeof(uint32_t));
+	uint32_t slot = cursor_u32(&c);
+	if (!cursor_done(&c) || slot >= FS_SLOTS)
+		return -EPROTO;
+	*ret_slot = slot;
 	return 0;
 }
 

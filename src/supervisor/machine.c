@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "machine.h"
 
+#include "fs-pool.h"
+
 #include "../base/fd.h"
 
 #include <errno.h>
@@ -28,6 +30,7 @@ struct machine {
 	struct vm *vm;
 	struct channel *channel;
 	struct link net, fs;
+	struct fs_pool pool;
 	uint32_t epoch;
 	uint32_t quiesce; /* number of the one that is under way, 0: none */
 	int images_dirfd;
@@ -154,6 +157,8 @@ static int on_fs_frame(void *ctx, const struct frame *f, struct err *e)
 {
 	struct machine *m = ctx;
 
+	if (!m->freed && f->type == AGENT_FUSE_POOL)
+		return fs_pool_name(&m->pool, m->vm, f, e);
 	return m->freed || !m->events.fs_frame ? 0 : m->events.fs_frame(m->ctx, m, f, e);
 }
 
@@ -390,6 +395,14 @@ struct link *machine_net(struct machine *m)
 struct link *machine_fs(struct machine *m)
 {
 	return &m->fs;
+}
+
+void machine_fs_answer(struct machine *m, const struct fs_answer *a)
+{
+	if (m->freed || m->died)
+		return;
+	fs_pool_answer(&m->pool, m->vm, &m->fs, a);
+	machine_kick(m);
 }
 
 uint32_t machine_quiesce(struct machine *m)

@@ -16,6 +16,7 @@
 
 #define MACHINE_DIGEST_SIZE 65 /* hex, NUL */
 
+struct fs_answer; /* fs-pool.h */
 struct machine;
 
 struct machine_image {
@@ -65,6 +66,8 @@ struct channel *machine_channel(struct machine *m);
  * port leaves its link in LINK_SYNCING. */
 struct link *machine_net(struct machine *m);
 struct link *machine_fs(struct machine *m);
+/* An answer to a request that named a slot. */
+void machine_fs_answer(struct machine *m, const struct fs_answer *a);
 uint32_t machine_epoch(const struct machine *m);
 size_t machine_images_len(const struct machine *m);
 const struct machine_image *machine_image_at(const struct machine *m, size_t i);

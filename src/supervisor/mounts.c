@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mounts.h"
 
+#include "fs-pool.h"
 #include "fs-server.h"
 #include "fuse-message.h"
 
@@ -176,6 +177,32 @@ static void on_prepare(uv_prepare_t *prepare)
 		set_reading(ms, true);
 }
 
+static void after_reply(struct mounts *ms)
+{
+	if (link_queued(machine_fs(ms->machine)) > QUEUED_HIGH &&
+		!uv_is_active((uv_handle_t *)&ms->prepare)) {
+		set_reading(ms, false);
+		(void)uv_prepare_start(&ms->prepare, on_prepare);
+	}
+}
+
+static void on_reply_slot(
+	void *ctx, uint32_t slot, const void *header, const void *data, size_t data_len)
+{
+	struct mount *m = ctx;
+	struct fs_answer a = {.mount = m->spec.id,
+		.slot = slot,
+		.unique = fuse_message_unique(header),
+		.header = header,
+		.data = data,
+		.data_len = data_len};
+
+	if (!m->ms->machine)
+		return;
+	machine_fs_answer(m->ms->machine, &a);
+	after_reply(m->ms);
+}
+
 static void on_reply(void *ctx, const void *data, size_t len)
 {
 	struct mount *m = ctx;
@@ -183,13 +210,9 @@ static void on_reply(void *ctx, const void *data, size_t len)
 
 	if (!ms->machine)
 		return;
-	struct link *l = machine_fs(ms->machine);
-	link_send(l, AGENT_FUSE, m->spec.id, data, len);
+	link_send(machine_fs(ms->machine), AGENT_FUSE, m->spec.id, data, len);
 	machine_kick(ms->machine);
-	if (link_queued(l) > QUEUED_HIGH && !uv_is_active((uv_handle_t *)&ms->prepare)) {
-		set_reading(ms, false);
-		(void)uv_prepare_start(&ms->prepare, on_prepare);
-	}
+	after_reply(ms);
 }
 
 static void on_saved(void *ctx, int errnum)
@@ -303,7 +326,8 @@ static int copy_spec(const struct spec_mount *from, struct spec_mount *ret)
 
 int mounts_add(struct mounts *ms, const struct spec_mount *spec, int table_fd, struct err *e)
 {
-	static const struct fs_server_events events = {on_ready, on_reply, on_saved, on_failed};
+	static const struct fs_server_events events = {
+		on_ready, on_reply, on_reply_slot, on_saved, on_failed};
 	char program[PATH_MAX];
 	cleanup_fd int root = -1;
 	int r;
@@ -351,6 +375,7 @@ void mounts_remove(struct mounts *ms, uint32_t id)
 		if (m->spec.id != id)
 			continue;
 		*at = m->next;
+		fs_server_abandon(m->server);
 		fs_server_free(m->server);
 		spec_mount_release(&m->spec);
 		free(m);
@@ -380,19 +405,19 @@ void mounts_bind(struct mounts *ms, struct machine *m)
 }
 
 /* A request to a mount that is not there (any more): whoever waits for it is not left hanging. */
-static int refuse(struct mounts *ms, const struct frame *f, struct err *e)
+static int refuse(struct mounts *ms, uint32_t id, const void *request, size_t len, struct err *e)
 {
 	unsigned char answer[FUSE_ERROR_SIZE];
 	uint64_t unique;
 	bool answered;
 
-	if (fuse_request_parse(f->payload, f->len, &unique, &answered) < 0)
+	if (fuse_request_parse(request, len, &unique, &answered) < 0)
 		return err_set(e, ERR_PROTOCOL, 0,
 			"the guest's agent sent a message that is no file request");
 	if (!answered || !ms->machine)
 		return 0;
 	fuse_error_encode(unique, ENOTCONN, answer);
-	link_send(machine_fs(ms->machine), AGENT_FUSE, f->stream, answer, sizeof(answer));
+	link_send(machine_fs(ms->machine), AGENT_FUSE, id, answer, sizeof(answer));
 	machine_kick(ms->machine);
 	return 0;
 }
@@ -400,13 +425,17 @@ static int refuse(struct mounts *ms, const struct frame *f, struct err *e)
 int mounts_frame(struct mounts *ms, const struct frame *f, struct err *e)
 {
 	struct mount *m = find(ms, f->stream);
+	uint32_t slot = FS_SERVER_NO_SLOT;
+	size_t len = f->len;
 
-	if (f->type != AGENT_FUSE)
+	if (f->type == AGENT_FUSE_SLOT && fuse_slot_request_parse(f->payload, len, &slot) == 0)
+		len -= sizeof(slot);
+	else if (f->type != AGENT_FUSE)
 		return err_set(e, ERR_PROTOCOL, 0,
 			"the guest's agent sent a frame that does not belong to a mount");
 	if (!m)
-		return refuse(ms, f, e);
-	fs_server_request(m->server, f->payload, f->len);
+		return refuse(ms, f->stream, f->payload, len, e);
+	fs_server_request(m->server, f->payload, len, slot);
 	return 0;
 }
 

@@ -141,6 +141,19 @@ static bool piece(const struct ram_map *m, uint64_t offset, uint64_t bytes, stru
 	return false;
 }
 
+static int move(const struct ram_map *m, const struct iovec *local, const struct iovec *remote,
+	size_t n, bool write_it, struct err *e)
+{
+	ssize_t got = write_it ? process_vm_writev(m->pid, local, 1, remote, n, 0)
+			       : process_vm_readv(m->pid, local, 1, remote, n, 0);
+
+	if (got < 0)
+		return ram_map_denied(errno, e);
+	if ((size_t)got != local->iov_len)
+		return err_set(e, ERR_IO, EFAULT, "the memory of the QEMU process went away");
+	return 0;
+}
+
 static int transfer(const struct ram_map *m, const struct ram_run *runs, size_t len, void *data,
 	bool write_it, struct err *e)
 {
@@ -158,13 +171,7 @@ static int transfer(const struct ram_map *m, const struct ram_run *runs, size_t 
 			local.iov_len += remote[n].iov_len;
 		}
 	}
-	ssize_t got = write_it ? process_vm_writev(m->pid, &local, 1, remote, n, 0)
-			       : process_vm_readv(m->pid, &local, 1, remote, n, 0);
-	if (got < 0)
-		return ram_map_denied(errno, e);
-	if ((size_t)got != local.iov_len)
-		return err_set(e, ERR_IO, EFAULT, "the memory of the QEMU process went away");
-	return 0;
+	return move(m, &local, remote, n, write_it, e);
 }
 
 int ram_map_read(
@@ -177,4 +184,43 @@ int ram_map_write(const struct ram_map *m, const struct ram_run *runs, size_t le
 	struct err *e)
 {
 	return transfer(m, runs, len, (void *)data, true, e);
+}
+
+/* QEMU, hw/i386/pc_q35.c, pc_q35_init(): RAM from LOW_SPLIT on begins at 4 GB when all of it does
+ * not fit below LOW_MAX, where the devices begin. */
+#define LOW_MAX 0xb0000000u
+#define LOW_SPLIT 0x80000000u
+#define HIGH_START (1ull << 32)
+#define FIRST_MB (1u << 20)
+
+int ram_offset(uint64_t ram_bytes, uint64_t physical, uint64_t len, uint64_t *ret)
+{
+	uint64_t low = ram_bytes < LOW_MAX ? ram_bytes : LOW_SPLIT;
+	uint64_t at = physical, end = low;
+
+	if (physical >= HIGH_START) {
+		if (physical - HIGH_START > ram_bytes - low)
+			return -ERANGE;
+		at = low + (physical - HIGH_START);
+		end = ram_bytes;
+	}
+	if (at < FIRST_MB || at > end || len > end - at)
+		return -ERANGE;
+	*ret = at;
+	return 0;
+}
+
+int ram_map_write_at(
+	const struct ram_map *m, uint64_t offset, const void *data, size_t len, struct err *e)
+{
+	struct iovec remote[RAM_REGIONS_MAX], local = {.iov_base = (void *)data, .iov_len = len};
+	size_t n = 0;
+
+	for (uint64_t left = len; left > 0; n++) {
+		if (n == RAM_REGIONS_MAX || !piece(m, offset, left, &remote[n]))
+			return err_set(e, ERR_INTERNAL, 0, "a page is not in RAM");
+		offset += remote[n].iov_len;
+		left -= remote[n].iov_len;
+	}
+	return move(m, &local, remote, n, true, e);
 }

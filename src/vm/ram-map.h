@@ -35,6 +35,13 @@ int ram_map_read(const struct ram_map *m, const struct ram_run *runs, size_t len
 int ram_map_write(const struct ram_map *m, const struct ram_run *runs, size_t len, const void *data,
 	struct err *e) must_check;
 
+/* Where a guest-physical range begins in the RAM file (machine type q35). -ERANGE when it is not
+ * whole in one piece of RAM, above the first MB. */
+int ram_offset(uint64_t ram_bytes, uint64_t physical, uint64_t len, uint64_t *ret) must_check;
+/* One piece. */
+int ram_map_write_at(const struct ram_map *m, uint64_t offset, const void *data, size_t len,
+	struct err *e) must_check;
+
 /* A clear error when this process cannot be looked into (Yama, another user). */
 int ram_map_denied(int errnum, struct err *e);
 

@@ -5,6 +5,7 @@
 
 #include "chain.h"
 #include "qemu.h"
+#include "ram-map.h"
 #include "vm.h"
 
 enum vm_state { VM_WAITING, VM_PAUSED, VM_RUNNING };
@@ -14,6 +15,7 @@ struct vm {
 	struct chain chain;
 	int ram_fd;
 	enum vm_state state;
+	struct ram_map ram;	     /* len 0: not looked for yet */
 	uint64_t luns;		     /* bit N: LUN N is in use */
 	enum vm_event pending_event; /* of a merge that a checkpoint had to end */
 	bool gone;		     /* VM_EVENT_GONE was reported */

@@ -26,6 +26,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define FIRST_FREE_SET 2
@@ -256,6 +257,30 @@ int vm_capture(struct vm *vm, int pages_fd, int device_fd, const char *new_layer
 	*ret_disk_moved = false;
 	int r = vm_require(vm, 1u << VM_PAUSED, "take a checkpoint", e);
 	return r < 0 ? r : capture(vm, pages_fd, device_fd, new_layer, ret, ret_disk_moved, e);
+}
+
+int vm_check_ram(const struct vm *vm, uint64_t physical, size_t len)
+{
+	struct stat st;
+	uint64_t offset;
+
+	if (fstat(vm->ram_fd, &st) < 0)
+		return -errno;
+	return ram_offset((uint64_t)st.st_size, physical, len, &offset);
+}
+
+int vm_write_ram(struct vm *vm, uint64_t physical, const void *data, size_t len, struct err *e)
+{
+	uint64_t offset;
+	int r = vm_require(vm, 1u << VM_RUNNING, "write into its RAM", e);
+
+	if (r == 0 && vm->ram.len == 0)
+		r = ram_map_find(vm->qemu.pid, vm->ram_fd, &vm->ram, e);
+	if (r < 0)
+		return r;
+	if (ram_offset(vm->ram.bytes, physical, len, &offset) < 0)
+		return err_set(e, ERR_PROTOCOL, ERANGE, "the guest named memory that it has not");
+	return ram_map_write_at(&vm->ram, offset, data, len, e);
 }
 
 int vm_merge(struct vm *vm, const char *child, struct err *e)

@@ -74,6 +74,13 @@ struct vm_capture {
 int vm_capture(struct vm *vm, int pages_fd, int device_fd, const char *new_layer,
 	struct vm_capture *ret, bool *ret_disk_moved, struct err *e) must_check;
 
+/* Writes into the RAM of a running VM, at an address that the guest named: -ERANGE or ERR_PROTOCOL
+ * when the range is not its RAM. Never while the VM is loaded, paused or captured
+ * (ERR_WRONG_STATE): what is captured is what the guest left. */
+int vm_check_ram(const struct vm *vm, uint64_t physical, size_t len) must_check;
+int vm_write_ram(
+	struct vm *vm, uint64_t physical, const void *data, size_t len, struct err *e) must_check;
+
 int vm_attach(struct vm *vm, const struct vm_image *image, struct err *e) must_check;
 
 /* Merges the layer below `child` into child (a block job of the running VM), when both are in its

@@ -54,7 +54,7 @@ static int request(
 
 	memcpy(m, &h, sizeof(h));
 	memcpy(m + sizeof(h), body, len);
-	return fs_answer(fs, m, h.len);
+	return fs_answer(fs, m, h.len, NULL);
 }
 
 static void play(struct fs *fs, const uint8_t *data, size_t size)

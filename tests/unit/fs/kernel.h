@@ -39,7 +39,7 @@ static inline int ask2(struct kernel *k, uint32_t op, uint64_t node, const void 
 		memcpy(m + sizeof(h), a, a_len);
 	if (b_len)
 		memcpy(m + sizeof(h) + a_len, b, b_len);
-	int r = fs_answer(k->fs, m, len);
+	int r = fs_answer(k->fs, m, len, NULL);
 	free(m);
 	if (r <= 0)
 		return r < 0 ? r : 1;

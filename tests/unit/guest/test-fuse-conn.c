@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 static struct fuse_conn c;
+static struct fuse_slots slots;
 static int kernel;
 static unsigned char data[FUSE_CONN_READ_SIZE];
 
@@ -20,7 +21,7 @@ static void setup(void)
 
 	OK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) == 0,
 		"pair");
-	c = (struct fuse_conn){.id = 7, .fd = pair[0], .readable = true};
+	c = (struct fuse_conn){.id = 7, .fd = pair[0], .readable = true, .slots = &slots};
 	kernel = pair[1];
 }
 
@@ -40,7 +41,9 @@ static void ask(uint32_t opcode, uint64_t unique)
 
 static ssize_t next(void)
 {
-	return fuse_conn_next(&c, data);
+	int slot;
+
+	return fuse_conn_next(&c, data, &slot);
 }
 
 static enum fuse_conn_reply answer(uint64_t unique, int32_t error, const void *more, size_t len)

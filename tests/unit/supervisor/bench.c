@@ -78,6 +78,12 @@ struct link *machine_net(struct machine *m)
 	abort();
 }
 
+void machine_fs_answer(struct machine *m, const struct fs_answer *a)
+{
+	(void)m;
+	(void)a;
+}
+
 struct link *machine_fs(struct machine *m)
 {
 	(void)m;

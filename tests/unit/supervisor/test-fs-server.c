@@ -114,6 +114,9 @@ struct seen {
 	int ready, replies, errors, saved, failed;
 	int32_t error;
 	uint64_t unique;
+	uint32_t slot;
+	size_t data_len;
+	unsigned char first, last;
 	char why[ERR_WHAT_MAX];
 	bool free_when_failed;
 	struct fs_server *f;
@@ -138,6 +141,21 @@ static void on_reply(void *ctx, const void *data, size_t len)
 	s->unique = h.unique;
 }
 
+static void on_reply_slot(
+	void *ctx, uint32_t slot, const void *header, const void *data, size_t data_len)
+{
+	struct seen *s = ctx;
+	struct fuse_out_header h;
+
+	memcpy(&h, header, sizeof(h));
+	s->replies++;
+	s->unique = h.unique;
+	s->slot = slot;
+	s->data_len = data_len;
+	s->first = data_len > 0 ? ((const unsigned char *)data)[0] : 0;
+	s->last = data_len > 0 ? ((const unsigned char *)data)[data_len - 1] : 0;
+}
+
 static void on_saved(void *ctx, int errnum)
 {
 	((struct seen *)ctx)->saved += errnum == 0;
@@ -159,7 +177,8 @@ static uv_loop_t loop;
 
 static void begin(struct seen *s, const char *what, bool read_only, int table_fd)
 {
-	static const struct fs_server_events events = {on_ready, on_reply, on_saved, on_failed};
+	static const struct fs_server_events events = {
+		on_ready, on_reply, on_reply_slot, on_saved, on_failed};
 	struct fs_server_start start = {.program = "/proc/self/exe",
 		.root_fd = STDIN_FILENO,
 		.table_fd = table_fd,
@@ -219,7 +238,7 @@ static void request(struct seen *s, uint32_t opcode, uint64_t unique, size_t ext
 		.len = (uint32_t)(sizeof(h) + extra), .opcode = opcode, .unique = unique};
 
 	memcpy(message, &h, sizeof(h));
-	fs_server_request(s->f, message, sizeof(h) + extra);
+	fs_server_request(s->f, message, sizeof(h) + extra, FS_SERVER_NO_SLOT);
 }
 
 static void test_serves(void)
@@ -305,12 +324,12 @@ static void test_guest_lies(void)
 	end(&s, "no process is left");
 
 	begin(&s, "mute", false, -1);
-	fs_server_request(s.f, junk, sizeof(junk));
+	fs_server_request(s.f, junk, sizeof(junk), FS_SERVER_NO_SLOT);
 	EQ_INT(s.failed, 1, "a message that is too long");
 	end(&s, "no process is left");
 
 	begin(&s, "mute", false, -1);
-	fs_server_request(s.f, junk, 60);
+	fs_server_request(s.f, junk, 60, FS_SERVER_NO_SLOT);
 	EQ_INT(s.failed, 1, "a message that is none");
 	end(&s, "no process is left");
 }
