@@ -19,7 +19,6 @@
 
 #include <linux/fuse.h>
 #include <sys/types.h>
-
 /* A reply's payload: READ's data, and room for what stands before it. */
 #define REPLY_MAX (FS_DATA_MAX + 4096u)
 #define FS_NO_REPLY (-100000)
