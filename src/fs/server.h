@@ -19,7 +19,6 @@
 
 #include <linux/fuse.h>
 #include <sys/types.h>
-
 /* A reply's payload: READ's data, and room for what stands before it. */
 #define REPLY_MAX (FS_DATA_MAX + 4096u)
 #define FS_NO_REPLY (-100000)
@@ -37,7 +36,7 @@ struct fs {
 	struct host_events events;
 	struct buf notices;   /* frames that go out before the next reply */
 	unsigned char *out;   /* frame header, FUSE header, payload */
-	unsigned char *slots; /* NULL: none */
+	unsigned char *slots; /* of fs_map_slots(), or NULL */
 };
 
 struct request {
@@ -51,20 +50,19 @@ struct request {
 
 int fs_init(struct fs *fs, int sock, int root_fd, bool read_only, struct err *e) must_check;
 void fs_release(struct fs *fs);
-/* Maps the slots of proto/fs.h; they are unmapped by fs_release(). */
+/* The slots of proto/fs.h. */
 int fs_map_slots(struct fs *fs, int fd) must_check;
 /* Answers one message: writes into fs->out and returns its length with the FUSE header at
  * fs->out + FRAME_HEADER_SIZE; 0 when it is not answered, -EPROTO when it is no message. With a
- * slot, what follows the header is there, but for a length of FS_SHORT_MAX or less. */
+ * slot, what follows the header is there when the length is over FS_SHORT_MAX. */
 int fs_answer(struct fs *fs, const void *message, size_t len, unsigned char *slot) must_check;
 /* Until the socket is closed: 0. */
 int fs_serve(struct fs *fs, struct err *e) must_check;
 
-/* Request fields (request.c). The body's next struct; false when it is too short. */
+/* request.c. The body's next struct; false when it is too short. */
 bool take(struct request *q, void *ret, size_t len);
-/* A name for a file in a folder: valid, or a negative errno. */
+/* A name for a file in a folder: valid, or a negative errno. take_string(): any. */
 int take_name(struct request *q, const char **ret) must_check;
-/* Any string. */
 int take_string(struct request *q, const char **ret) must_check;
 
 /* An operation returns the length of its reply's payload, a negative errno, or FS_NO_REPLY. */
@@ -89,10 +87,9 @@ int node_statx(struct fs *fs, struct node *node, struct statx *ret) must_check;
 int node_any_fd(struct fs *fs, struct node *node) must_check;
 void attr_fill(struct fs *fs, int dir_fd, const char *name, const struct statx *x, uint64_t id,
 	struct fuse_attr *ret);
-/* Fills a reply for a file that was found or made, and counts the lookup. */
+/* A reply for a file that was found or made, or as LOOKUP by name; counts the lookup. */
 int entry_fill(struct fs *fs, struct node *parent, int dir_fd, const char *name,
 	const struct statx *x, struct fuse_entry_out *ret) must_check;
-/* As LOOKUP: by name in a folder. */
 int entry_of(struct fs *fs, struct node *parent, int dir_fd, const char *name,
 	struct fuse_entry_out *ret) must_check;
 int attr_reply(struct fs *fs, struct request *q, struct node *node) must_check;
@@ -114,7 +111,6 @@ bool widen(struct fs *fs, const struct request *q, int error, struct node *node,
 	struct widened *w);
 void narrow(struct fs *fs, struct widened *w);
 
-/* open.c */
 int handle_fd(struct fs *fs, struct handle *handle) must_check;
 /* A descriptor of its own for a node, its mode overridden if need be; never of a device or fifo. */
 int open_node(struct fs *fs, const struct request *q, struct node *node, uint32_t flags) must_check;

@@ -47,6 +47,15 @@ void spec_mount_release(struct spec_mount *m)
 	*m = (struct spec_mount){0};
 }
 
+int spec_mount_copy(const struct spec_mount *from, struct spec_mount *ret)
+{
+	*ret = (struct spec_mount){from->id, from->mode, strdup(from->host), strdup(from->guest)};
+	if (ret->host && ret->guest)
+		return 0;
+	spec_mount_release(ret);
+	return -ENOMEM;
+}
+
 void spec_mounts_release(struct spec_mounts *m)
 {
 	for (size_t i = 0; i < m->len; i++)

@@ -26,6 +26,8 @@ struct spec_mount {
 	char *guest; /* absolute, normal: no //, /./, /../, no / at the end */
 };
 void spec_mount_release(struct spec_mount *m);
+/* -ENOMEM */
+int spec_mount_copy(const struct spec_mount *from, struct spec_mount *ret) must_check;
 #define cleanup_spec_mount __attribute__((cleanup(spec_mount_release)))
 
 struct spec_mounts {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fs-server.h"
 
+#include "fs-pool.h"
 #include "fuse-message.h"
 #include "queue.h"
 
@@ -320,10 +321,13 @@ static void handle_reply_slot(struct fs_server *f, const struct frame *frame)
 		fail_text(f, ERR_PROTOCOL, "the server of the mount sent what is no answer");
 		return;
 	}
-	uint32_t slot = f->waiting[at].slot;
+	struct fs_answer a = {.slot = f->waiting[at].slot,
+		.unique = unique,
+		.header = frame->payload,
+		.data_len = data_len};
+	a.data = f->memory + (size_t)a.slot * FS_SLOT_SIZE;
 	f->waiting[at] = f->waiting[--f->waiting_len];
-	f->events.reply_slot(
-		f->ctx, slot, frame->payload, f->memory + (size_t)slot * FS_SLOT_SIZE, data_len);
+	f->events.reply_slot(f->ctx, &a);
 }
 
 static void handle_saved(struct fs_server *f, const struct frame *frame)

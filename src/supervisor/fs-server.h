@@ -21,6 +21,7 @@
 #include <stdint.h>
 #include <uv.h>
 
+struct fs_answer; /* fs-pool.h */
 struct fs_server;
 
 enum fs_server_state { FS_SERVER_STARTING, FS_SERVER_READY, FS_SERVER_FAILED };
@@ -29,9 +30,8 @@ struct fs_server_events {
 	void (*ready)(void *ctx);
 	/* A message for /dev/fuse: an answer, or a notification. */
 	void (*reply)(void *ctx, const void *data, size_t len);
-	/* The same for a request with a slot: the header, whose len counts the data with it. */
-	void (*reply_slot)(
-		void *ctx, uint32_t slot, const void *header, const void *data, size_t data_len);
+	/* The same for a request with a slot; `mount` is left out. */
+	void (*reply_slot)(void *ctx, struct fs_answer *a);
 	/* The table is written: 0, or a positive errno. */
 	void (*saved)(void *ctx, int errnum);
 	/* Once; the process is gone or is being ended. After `reply` for all that was out. */

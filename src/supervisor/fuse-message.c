@@ -57,14 +57,6 @@ int fuse_slot_reply_parse(const void *data, size_t len, uint64_t *ret_unique, si
 	return 0;
 }
 
-uint64_t fuse_message_unique(const void *out_header)
-{
-	struct fuse_out_header h;
-
-	memcpy(&h, out_header, sizeof(h));
-	return h.unique;
-}
-
 int fuse_slot_request_parse(const void *data, size_t len, uint32_t *ret_slot)
 {
 	struct cursor c;

@@ -20,8 +20,6 @@ int fuse_reply_parse(const void *data, size_t len, uint64_t *ret_unique) must_ch
 /* The header of an answer whose data_len bytes are in a slot. */
 int fuse_slot_reply_parse(
 	const void *data, size_t len, uint64_t *ret_unique, size_t *ret_data_len) must_check;
-/* Of a header that was parsed. */
-uint64_t fuse_message_unique(const void *out_header);
 /* The slot that a request asks to be answered in, which stands at its end. */
 int fuse_slot_request_parse(const void *data, size_t len, uint32_t *ret_slot) must_check;
 /* The answer "this failed" with a positive errno. */

@@ -155,9 +155,7 @@ static int hint_remove(const struct mounts *ms, const struct spec_mount *m, stru
 
 static void on_ready(void *ctx)
 {
-	struct mount *m = ctx;
-
-	settle_if_complete(m->ms);
+	settle_if_complete(((struct mount *)ctx)->ms);
 }
 
 static void set_reading(struct mounts *ms, bool on)
@@ -179,40 +177,33 @@ static void on_prepare(uv_prepare_t *prepare)
 
 static void after_reply(struct mounts *ms)
 {
-	if (link_queued(machine_fs(ms->machine)) > QUEUED_HIGH &&
-		!uv_is_active((uv_handle_t *)&ms->prepare)) {
-		set_reading(ms, false);
-		(void)uv_prepare_start(&ms->prepare, on_prepare);
-	}
+	if (link_queued(machine_fs(ms->machine)) <= QUEUED_HIGH ||
+		uv_is_active((uv_handle_t *)&ms->prepare))
+		return;
+	set_reading(ms, false);
+	(void)uv_prepare_start(&ms->prepare, on_prepare);
 }
 
-static void on_reply_slot(
-	void *ctx, uint32_t slot, const void *header, const void *data, size_t data_len)
+static void on_reply_slot(void *ctx, struct fs_answer *a)
 {
 	struct mount *m = ctx;
-	struct fs_answer a = {.mount = m->spec.id,
-		.slot = slot,
-		.unique = fuse_message_unique(header),
-		.header = header,
-		.data = data,
-		.data_len = data_len};
 
-	if (!m->ms->machine)
-		return;
-	machine_fs_answer(m->ms->machine, &a);
-	after_reply(m->ms);
+	a->mount = m->spec.id;
+	if (m->ms->machine) {
+		machine_fs_answer(m->ms->machine, a);
+		after_reply(m->ms);
+	}
 }
 
 static void on_reply(void *ctx, const void *data, size_t len)
 {
 	struct mount *m = ctx;
-	struct mounts *ms = m->ms;
 
-	if (!ms->machine)
-		return;
-	link_send(machine_fs(ms->machine), AGENT_FUSE, m->spec.id, data, len);
-	machine_kick(ms->machine);
-	after_reply(ms);
+	if (m->ms->machine) {
+		link_send(machine_fs(m->ms->machine), AGENT_FUSE, m->spec.id, data, len);
+		machine_kick(m->ms->machine);
+		after_reply(m->ms);
+	}
 }
 
 static void on_saved(void *ctx, int errnum)
@@ -315,15 +306,6 @@ static int open_root(struct mounts *ms, const struct spec_mount *m, int *ret, st
 	return 0;
 }
 
-static int copy_spec(const struct spec_mount *from, struct spec_mount *ret)
-{
-	*ret = (struct spec_mount){from->id, from->mode, strdup(from->host), strdup(from->guest)};
-	if (ret->host && ret->guest)
-		return 0;
-	spec_mount_release(ret);
-	return -ENOMEM;
-}
-
 int mounts_add(struct mounts *ms, const struct spec_mount *spec, int table_fd, struct err *e)
 {
 	static const struct fs_server_events events = {
@@ -336,7 +318,7 @@ int mounts_add(struct mounts *ms, const struct spec_mount *spec, int table_fd, s
 		(r = open_root(ms, spec, &root, e)) < 0)
 		return r;
 	struct mount *m = calloc(1, sizeof(*m));
-	if (!m || copy_spec(spec, &m->spec) < 0) {
+	if (!m || spec_mount_copy(spec, &m->spec) < 0) {
 		free(m);
 		return err_set(e, ERR_IO, ENOMEM, "out of memory");
 	}
@@ -405,19 +387,19 @@ void mounts_bind(struct mounts *ms, struct machine *m)
 }
 
 /* A request to a mount that is not there (any more): whoever waits for it is not left hanging. */
-static int refuse(struct mounts *ms, uint32_t id, const void *request, size_t len, struct err *e)
+static int refuse(struct mounts *ms, const struct frame *f, size_t len, struct err *e)
 {
 	unsigned char answer[FUSE_ERROR_SIZE];
 	uint64_t unique;
 	bool answered;
 
-	if (fuse_request_parse(request, len, &unique, &answered) < 0)
+	if (fuse_request_parse(f->payload, len, &unique, &answered) < 0)
 		return err_set(e, ERR_PROTOCOL, 0,
 			"the guest's agent sent a message that is no file request");
 	if (!answered || !ms->machine)
 		return 0;
 	fuse_error_encode(unique, ENOTCONN, answer);
-	link_send(machine_fs(ms->machine), AGENT_FUSE, id, answer, sizeof(answer));
+	link_send(machine_fs(ms->machine), AGENT_FUSE, f->stream, answer, sizeof(answer));
 	machine_kick(ms->machine);
 	return 0;
 }
@@ -434,7 +416,7 @@ int mounts_frame(struct mounts *ms, const struct frame *f, struct err *e)
 		return err_set(e, ERR_PROTOCOL, 0,
 			"the guest's agent sent a frame that does not belong to a mount");
 	if (!m)
-		return refuse(ms, f->stream, f->payload, len, e);
+		return refuse(ms, f, len, e);
 	fs_server_request(m->server, f->payload, len, slot);
 	return 0;
 }

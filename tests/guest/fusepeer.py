@@ -10,7 +10,8 @@ import threading
 
 import guestvm as vm
 
-FUSE = 25
+FUSE, FUSE_SLOT, FUSE_PART, FUSE_POOL = 25, 26, 27, 28
+SLOT_SIZE, SHORT_MAX, OWN_SLOT = 1 << 20, 2048, 4
 LOOKUP, FORGET, GETATTR, SETATTR, MKDIR, UNLINK, OPEN, READ, WRITE, STATFS, RELEASE = \
     1, 2, 3, 4, 9, 10, 14, 15, 16, 17, 18
 FSYNC, SETXATTR, GETXATTR, LISTXATTR, FLUSH, INIT, OPENDIR, READDIR, RELEASEDIR = \
@@ -67,7 +68,7 @@ class Mount:
             major, minor, readahead, flags = struct.unpack_from('<4I', body)
             want = 1 | 1 << 5 | 1 << 13 | 1 << 18 | 1 << 22  # ASYNC_READ ... MAX_PAGES
             return struct.pack('<4I2H2I2H8I', 7, min(minor, 36), readahead, flags & want, 16, 12,
-                               131072, 1, 32, 0, *[0] * 8)
+                               131072, 1, 256, 0, *[0] * 8)
         n = self.nodes.get(number)
         if n is None:
             return -errno.ESTALE
@@ -156,6 +157,8 @@ class Peer(threading.Thread):
         self.epoch, self.nonce, self.inbuf = 0, os.urandom(32), bytearray()
         self.stopped, self.error = False, None
         self.raw = 0
+        # write_ram(physical, data) makes slots of the pool usable; without it all goes in parts.
+        self.pool, self.slots, self.write_ram, self.by_slot, self.by_part = [], {}, None, 0, 0
 
     def run(self):
         try:
@@ -184,7 +187,7 @@ class Peer(threading.Thread):
 
     def new_epoch(self, nonce, epoch):
         with self.lock:
-            self.epoch, self.nonce = epoch, nonce
+            self.epoch, self.nonce, self.pool, self.slots = epoch, nonce, [], {}
             self.sock.sendall(nonce)
             self.parse()
 
@@ -201,10 +204,27 @@ class Peer(threading.Thread):
             assert magic == vm.MAGIC and length <= vm.FRAME_MAX, 'a broken frame on kosa8.fs'
             if len(self.inbuf) - at < 16 + length:
                 break
-            assert kind == FUSE and epoch == self.epoch, (kind, epoch, self.epoch)
-            self.request(stream, bytes(self.inbuf[at + 16:at + 16 + length]))
+            payload = bytes(self.inbuf[at + 16:at + 16 + length])
+            assert epoch == self.epoch, (kind, epoch, self.epoch)
+            if kind == FUSE_POOL:
+                assert stream == 0 and not self.pool and 0 < length <= 32, 'a pool of slots'
+                self.pool = list(struct.unpack(f'<{length // 8}Q', payload))
+            elif kind == FUSE_SLOT:
+                self.slot_request(stream, payload)
+            else:
+                assert kind == FUSE, kind
+                self.request(stream, payload)
             at += 16 + length
         del self.inbuf[:at]
+
+    def slot_request(self, stream, data):
+        slot, = struct.unpack('<I', data[-4:])
+        unique, = struct.unpack_from('<Q', data, 8)
+        held = {(s if s < OWN_SLOT else (s, m)) for (m, _), s in self.slots.items()}
+        assert (slot if slot < OWN_SLOT else (slot, stream)) not in held, 'the slot is taken'
+        assert slot < len(self.pool) or slot == OWN_SLOT, slot
+        self.slots[stream, unique] = slot
+        self.request(stream, data[:-4])
 
     def request(self, stream, data):
         length, opcode, unique, node = struct.unpack_from('<IIQQ', data)
@@ -222,10 +242,24 @@ class Peer(threading.Thread):
 
     def reply(self, stream, unique, body):
         code, body = (body, b'') if isinstance(body, int) else (0, body)
+        slot = self.slots.pop((stream, unique), None)
+        if slot is not None and len(body) > SHORT_MAX:
+            return self.slot_reply(stream, unique, slot, body)
+        assert len(body) <= 131072 + 4096, 'more than fits without a slot'
         self.send(stream, struct.pack('<IiQ', 16 + len(body), code, unique) + body)
 
-    def send(self, stream, message):
-        self.sock.sendall(struct.pack('<IHHII', len(message), FUSE, vm.MAGIC, stream, self.epoch) +
+    def slot_reply(self, stream, unique, slot, body):
+        if self.write_ram and slot < len(self.pool):
+            self.write_ram(self.pool[slot], body)
+            self.by_slot += 1
+        else:
+            for at in range(0, len(body), 131072):
+                self.send(stream, struct.pack('<QI', unique, at) + body[at:at + 131072], FUSE_PART)
+            self.by_part += 1
+        self.send(stream, struct.pack('<IiQ', 16 + len(body), 0, unique), FUSE_SLOT)
+
+    def send(self, stream, message, kind=FUSE):
+        self.sock.sendall(struct.pack('<IHHII', len(message), kind, vm.MAGIC, stream, self.epoch) +
                           message)
 
     def release(self, stream):

@@ -635,6 +635,85 @@ def many_connections(g, bench):
     net.wait(lambda: again.over)
 
 
+def patterned(size):
+    """Each place has its own content."""
+    return b''.join(struct.pack('<I', i) for i in range(size // 4))
+
+
+def read_large(g, size):
+    """A sequential read, and four at once, each compared; the folder of many names, too."""
+    want = patterned(size)
+    names = {f'name-{i:04d}': b'x' for i in range(400)}
+    m = mount(g, 90, tree={'large': want, 'many': names})
+    digest = hashlib.md5(want).hexdigest().encode()
+    ok(g, ['md5sum', '/mnt/m/large'], digest + b'  /mnt/m/large\n')
+    ok(g, sh('ls /mnt/m/many | wc -l'), b'400\n')
+    with g.peer.lock:
+        for i in range(4):
+            m.nodes[1].children[b'copy%d' % i] = m.add(want)
+    ok(g, sh('for i in 0 1 2 3; do md5sum /mnt/m/copy$i & done; wait'), None, timeout=60)
+    got = g.run(BUSYBOX, sh('md5sum /mnt/m/copy* | cut -c-32 | sort -u'), timeout=60)
+    equal(bytes(got.out), digest + b'\n', 'all the same')
+    check(g.peer.error is None, f'the peer: {g.peer.error!r}')
+
+
+def slot_bytes(f, physical):
+    """How many are not zero."""
+    f.seek(physical)
+    return fp.SLOT_SIZE - f.read(fp.SLOT_SIZE).count(0)
+
+
+@own
+def slots(bench):
+    """Answers are written into the guest's memory, where the relay said; in a new epoch, again."""
+    ram = bench.path('sram')
+    with bench.guest(bench.disk(), ram=ram) as g:
+        peer, _ = equipped(g)
+        with open(ram, 'r+b', buffering=0) as f:
+            def write_ram(physical, data):
+                check(0x100000 <= physical and physical + fp.SLOT_SIZE <= 512 << 20,
+                      f'a slot at {physical:#x}')
+                f.seek(physical)
+                f.write(data)
+            peer.write_ram = write_ram
+            read_large(g, 8 << 20)
+            equal((len(peer.pool), peer.by_part), (4, 0), 'all by the pool')
+            check(peer.by_slot >= 8, f'{peer.by_slot} slots were used')
+            pool = peer.pool
+            check(sum(slot_bytes(f, at) for at in pool) > 0, 'control: they hold what was read')
+            g.quiesce()
+            equal([slot_bytes(f, at) for at in pool], [0] * 4, 'and nothing in a checkpoint')
+            g.resume()
+            # One is out for a slot when the epoch ends: it fails, and the slot is free again.
+            m = g.peer.mounts[90]
+            m.hold = {fp.READ}
+            with peer.lock:
+                m.nodes[1].children[b'other'] = m.add(patterned(8 << 20))
+            stuck = Shell(g, run_id='stuckstuckst')
+            stuck.tell('cat /mnt/m/other > /dev/null; echo $? > /workspace/failed')
+            until(g, lambda: m.held, 'the request comes')
+            g.quiesce()
+            m.hold, m.held = set(), []
+            sync_ports(g)
+            ok(g, sh('while [ ! -e /workspace/failed ]; do sleep 0.05; done; cat /workspace/failed'),
+               b'1\n')
+            ok(g, ['md5sum', '/mnt/m/other'], None)
+            equal((peer.pool, peer.by_part), (pool, 0), 'named again')
+            unmount(g, 90)
+        peer.close()
+    os.unlink(ram)
+
+
+@test
+def slots_through_the_port(g, bench):
+    """As when the host may not write into memory."""
+    peer, _ = equipped(g)
+    parts = peer.by_part
+    read_large(g, 3 << 20)
+    check(peer.by_part >= parts + 3, 'in parts')
+    unmount(g, 90)
+
+
 @own
 def shutdown_with_mounts(bench):
     disk = bench.disk()

@@ -142,10 +142,100 @@ static void test_init(void)
 	teardown();
 }
 
+/* A READ, as the kernel asks it; what was passed on, and its slot. */
+static ssize_t read_request(uint64_t unique, uint32_t size, int *ret_slot)
+{
+	struct {
+		struct fuse_in_header h;
+		struct fuse_read_in in;
+	} m = {.h = {.len = sizeof(m), .opcode = FUSE_READ, .unique = unique}, .in.size = size};
+
+	OK(write(kernel, &m, sizeof(m)) == (ssize_t)sizeof(m), "the kernel asks");
+	c.readable = true;
+	return fuse_conn_next(&c, data, ret_slot);
+}
+
+static enum fuse_conn_reply answer_slot(uint64_t unique, uint32_t len)
+{
+	struct fuse_out_header h = {.len = (uint32_t)sizeof(h) + len, .unique = unique};
+
+	return fuse_conn_reply_slot(&c, &h, sizeof(h));
+}
+
+static void part(uint64_t unique, uint32_t offset, size_t len)
+{
+	static unsigned char message[12 + 2 * FS_SHORT_MAX];
+
+	memcpy(message, &unique, sizeof(unique));
+	memcpy(message + 8, &offset, sizeof(offset));
+	memset(message + 12, 'p', len);
+	fuse_conn_part(&c, message, 12 + len);
+}
+
+static void test_pool(void)
+{
+	static unsigned char memory[FS_POOL_MAX * FS_SLOT_SIZE];
+	int slot = 0;
+
+	setup();
+	slots = (struct fuse_slots){.pool = memory, .len = FS_POOL_MAX};
+	OK(read_request(2, FS_SHORT_MAX, &slot) > 0 && slot == FUSE_NO_SLOT, "a short one: none");
+	for (uint64_t i = 0; i < FS_POOL_MAX; i++)
+		OK(read_request(10 + i, FS_SLOT_SIZE, &slot) > 0 && slot == (int)i, "its own slot");
+	OK(read_request(3, FS_DATA_MAX, &slot) > 0 && slot == FUSE_NO_SLOT, "it goes without");
+	EQ_INT(read_request(20, FS_SLOT_SIZE, &slot), 0, "it cannot, and is parked");
+	EQ_INT(c.parked_len, 1, "parked");
+	EQ_INT(c.out_len, FS_POOL_MAX + 3, "and out");
+	memset(memory + FS_SLOT_SIZE, 'x', 50);
+	EQ_INT(answer_slot(11, 50), FUSE_REPLY_DONE, "an answer in a slot");
+	unsigned char message[256];
+	EQ_INT(read(kernel, message, sizeof(message)), 66, "arrives whole");
+	OK(message[16] == 'x' && message[65] == 'x', "as it stands there");
+	OK(fuse_conn_unpark(&c, data, &slot) == 80 && slot == 1, "the parked one has its slot");
+	EQ_INT(c.parked_len, 0, "it is passed on");
+	EQ_INT(answer_slot(11, 50), FUSE_REPLY_DROPPED, "twice");
+	EQ_INT(answer_slot(2, 50), FUSE_REPLY_DROPPED, "to one without a slot");
+	EQ_INT(answer_slot(20, FS_SLOT_SIZE + 1), FUSE_REPLY_DROPPED, "longer than a slot");
+	EQ_INT(answer(20, -EIO, NULL, 0), FUSE_REPLY_DONE, "an error comes without it");
+	EQ_INT(slots.owner[1].mount, 0, "the slot is free");
+	OK(!fuse_conn_fail(&c), "a new epoch");
+	EQ_INT(fuse_slots_holds(&slots, 7), 1, "slots are free when the epoch is said, not before");
+	fuse_slots_new_epoch(&slots);
+	EQ_INT(fuse_slots_holds(&slots, 7), 0, "now");
+	fuse_slots_clean(&slots);
+	OK(memory[FS_SLOT_SIZE] == 0 && memory[FS_SLOT_SIZE + 49] == 0, "nothing is left in them");
+	teardown();
+}
+
+static void test_own_slot(void)
+{
+	int slot = 0;
+
+	setup();
+	slots = (struct fuse_slots){0};
+	OK(read_request(2, FS_SLOT_SIZE, &slot) > 0 && slot == FUSE_OWN_SLOT, "no pool: its own");
+	EQ_INT(read_request(4, FS_SLOT_SIZE, &slot), 0, "one at a time");
+	memset(c.own, 'o', FS_SLOT_SIZE);
+	part(2, 0, 100);
+	part(2, FS_SLOT_SIZE - 10, 11);
+	part(2, UINT32_MAX, 100);
+	part(4, 0, FS_SHORT_MAX);
+	part(99, 0, FS_SHORT_MAX);
+	OK(c.own[0] == 'p' && c.own[99] == 'p' && c.own[100] == 'o', "a part");
+	OK(c.own[FS_SLOT_SIZE - 10] == 'o', "none that is longer than the slot, or another's");
+	part(2, FS_SLOT_SIZE - 10, 10);
+	OK(c.own[FS_SLOT_SIZE - 1] == 'p', "up to its end");
+	EQ_INT(answer_slot(2, 100), FUSE_REPLY_DONE, "answered");
+	OK(fuse_conn_unpark(&c, data, &slot) > 0 && slot == FUSE_OWN_SLOT, "then the next");
+	teardown();
+}
+
 int main(void)
 {
 	test_requests();
 	test_limit();
 	test_init();
+	test_pool();
+	test_own_slot();
 	return tap_done();
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The server of a mount against a scripted kosa8-fs: this program itself, told by FAKE_FS what to
  * do wrong. */
+#include "supervisor/fs-pool.h"
 #include "supervisor/fs-server.h"
 
 #include "base/cursor.h"
@@ -14,6 +15,7 @@
 #include <fcntl.h>
 #include <linux/fuse.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,6 +36,20 @@ static void answer(uint64_t unique)
 	struct fuse_out_header h = {.len = sizeof(h), .unique = unique};
 
 	say(FS_REPLY, &h, sizeof(h));
+}
+
+static void answer_in_slot(uint64_t unique, uint32_t slot, const char *what)
+{
+	uint32_t len = strcmp(what, "toolong") == 0 ? FS_SLOT_SIZE + 1 : FS_SLOT_SIZE;
+	struct fuse_out_header h = {
+		.len = (uint32_t)sizeof(h) + len, .unique = strcmp(what, "wrong") ? unique : 999};
+	unsigned char *at = mmap(
+		NULL, FS_SLOTS * FS_SLOT_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, FS_MEMORY_FD, 0);
+
+	if (at == MAP_FAILED || ftruncate(FS_MEMORY_FD, 0) == 0)
+		_exit(5);
+	memset(at + (size_t)slot * FS_SLOT_SIZE, 'a' + (int)slot, FS_SLOT_SIZE);
+	say(FS_REPLY_SLOT, &h, sizeof(h));
 }
 
 /* The next frame; its descriptor, if one came, is *fd. */
@@ -74,7 +90,9 @@ static int serve(const char *what)
 			seen++;
 			if (strcmp(what, "die") == 0)
 				return 1;
-			if (h.opcode != FUSE_FORGET && !mute)
+			if (f.stream > 0)
+				answer_in_slot(h.unique, f.stream - 1, what);
+			else if (h.opcode != FUSE_FORGET && !mute)
 				answer(strcmp(what, "wrong") == 0 ? h.unique + 1 : h.unique);
 		}
 		buf_consume(&in, FRAME_HEADER_SIZE + f.len);
@@ -111,7 +129,7 @@ static int fake(const char *what, int argc, char **argv)
 /* ---- the test ---- */
 
 struct seen {
-	int ready, replies, errors, saved, failed;
+	int ready, replies, slots, errors, saved, failed;
 	int32_t error;
 	uint64_t unique;
 	uint32_t slot;
@@ -141,19 +159,17 @@ static void on_reply(void *ctx, const void *data, size_t len)
 	s->unique = h.unique;
 }
 
-static void on_reply_slot(
-	void *ctx, uint32_t slot, const void *header, const void *data, size_t data_len)
+static void on_reply_slot(void *ctx, struct fs_answer *a)
 {
 	struct seen *s = ctx;
-	struct fuse_out_header h;
+	const unsigned char *data = a->data;
 
-	memcpy(&h, header, sizeof(h));
-	s->replies++;
-	s->unique = h.unique;
-	s->slot = slot;
-	s->data_len = data_len;
-	s->first = data_len > 0 ? ((const unsigned char *)data)[0] : 0;
-	s->last = data_len > 0 ? ((const unsigned char *)data)[data_len - 1] : 0;
+	s->slots++;
+	s->unique = a->unique;
+	s->slot = a->slot;
+	s->data_len = a->data_len;
+	s->first = data[0];
+	s->last = data[a->data_len - 1];
 }
 
 static void on_saved(void *ctx, int errnum)
@@ -231,14 +247,55 @@ static void end(struct seen *s, const char *what)
 	OK(uv_loop_close(&loop) == 0 && waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD, what);
 }
 
-static void request(struct seen *s, uint32_t opcode, uint64_t unique, size_t extra)
+static void request_in_slot(
+	struct seen *s, uint32_t opcode, uint64_t unique, size_t extra, uint32_t slot)
 {
 	static unsigned char message[200000];
 	struct fuse_in_header h = {
 		.len = (uint32_t)(sizeof(h) + extra), .opcode = opcode, .unique = unique};
 
 	memcpy(message, &h, sizeof(h));
-	fs_server_request(s->f, message, sizeof(h) + extra, FS_SERVER_NO_SLOT);
+	fs_server_request(s->f, message, sizeof(h) + extra, slot);
+}
+
+static void request(struct seen *s, uint32_t opcode, uint64_t unique, size_t extra)
+{
+	request_in_slot(s, opcode, unique, extra, FS_SERVER_NO_SLOT);
+}
+
+static void test_slots(void)
+{
+	struct seen s;
+
+	begin(&s, "good", false, -1);
+	until(&s.ready, 1);
+	request_in_slot(&s, FUSE_READ, 2, 40, 0);
+	until(&s.slots, 1);
+	request_in_slot(&s, FUSE_READ, 4, 40, FS_SLOTS - 1);
+	until(&s.slots, 2);
+	EQ_INT(s.unique, 4, "answered");
+	EQ_INT(s.slot, FS_SLOTS - 1, "in its slot");
+	EQ_INT(s.data_len, FS_SLOT_SIZE, "whole");
+	OK(s.first == 'a' + (int)s.slot && s.last == s.first, "with what is there");
+	request_in_slot(&s, FUSE_READ, 6, 40, 0);
+	until(&s.slots, 3);
+	EQ_INT(s.failed, 0, "a slot can be used again");
+	end(&s, "no process is left");
+}
+
+static void test_slots_that_lie(const char *what, uint32_t first, uint32_t second)
+{
+	struct seen s;
+
+	begin(&s, what, false, -1);
+	until(&s.ready, 1);
+	request_in_slot(&s, FUSE_READ, 2, 40, first);
+	request_in_slot(&s, FUSE_READ, 4, 40, second);
+	until(&s.failed, 1);
+	EQ_INT(s.failed, 1, what);
+	EQ_INT(s.slots, 0, "nothing is written");
+	EQ_INT(s.error < 0, 1, "it is answered with an error");
+	end(&s, "no process is left");
 }
 
 static void test_serves(void)
@@ -367,6 +424,11 @@ int main(int argc, char **argv)
 	if (what)
 		return fake(what, argc, argv);
 	test_serves();
+	test_slots();
+	test_slots_that_lie("toolong", 0, 1);
+	test_slots_that_lie("wrong", 0, 1);
+	test_slots_that_lie("mute", FS_SERVER_NO_SLOT, FS_SLOTS);
+	test_slots_that_lie("mute", FS_SERVER_NO_SLOT, FS_SERVER_NO_SLOT - 1);
 	test_fails_at_start("refuses", "cannot be \\x1b[31mconfined");
 	test_fails_at_start("garbage", "no frame");
 	test_fails_at_start("exits", "ended");
