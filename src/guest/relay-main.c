@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 /* Requests of one mount that are taken before the others have their turn. */
+#define FORGETS_WAIT_MS 10
 #define REQUESTS_A_STEP 8
 
 /* A request and the number of a slot. */
@@ -52,6 +53,10 @@ struct process {
 	struct notifier notifier;
 	struct fuse_slots slots;
 	struct mounted mount[RELAY_MOUNTS_MAX];
+	/* Nobody waits for a FORGET: it goes with the next request, or when it has waited this
+	 * long. */
+	bool urgent; /* something else waits to be sent */
+	int64_t forgets_due_ms;
 };
 
 static void tell(struct process *p, enum relay_op op, uint32_t id, int status, const char *text)
@@ -125,6 +130,7 @@ static void on_epoch(struct process *p, const struct relay_message *m)
 	mux_new_epoch(&p->mux, m->epoch, m->nonce);
 	p->state = RUNNING;
 	fuse_slots_new_epoch(&p->slots);
+	p->urgent = true;
 	if (p->slots.len > 0)
 		mux_send(&p->mux, AGENT_FUSE_POOL, 0, p->slots.physical,
 			p->slots.len * sizeof(p->slots.physical[0]));
@@ -269,6 +275,8 @@ static bool pass_on(struct process *p, struct fuse_conn *c, bool parked)
 	unsigned char *at = mux_begin(&p->mux, ROOM);
 	int slot = FUSE_NO_SLOT;
 	enum agent_type type = AGENT_FUSE;
+	size_t out = c->out_len;
+	bool first = mux_flushed(&p->mux);
 
 	if (!at)
 		return false;
@@ -284,6 +292,10 @@ static bool pass_on(struct process *p, struct fuse_conn *c, bool parked)
 		type = AGENT_FUSE_SLOT;
 	}
 	mux_end(&p->mux, ROOM, type, c->id, (size_t)n);
+	if (parked || c->out_len > out)
+		p->urgent = true;
+	else if (first)
+		p->forgets_due_ms = clock_mono_ms() + FORGETS_WAIT_MS;
 	return true;
 }
 
@@ -299,6 +311,28 @@ static void step_conn(struct process *p, struct fuse_conn *c)
 		if (c->out_len == 1)
 			c->readable = false;
 	}
+}
+
+/* Only FORGETs are to be sent, and they can wait. */
+static bool may_wait(const struct process *p)
+{
+	return p->state == RUNNING && !p->urgent && !mux_flushed(&p->mux) &&
+	       mux_has_room(&p->mux) && clock_left_ms(p->forgets_due_ms) > 0;
+}
+
+static void flush(struct process *p)
+{
+	if (p->state == STILL || may_wait(p))
+		return;
+	(void)mux_flush(&p->mux);
+	p->urgent &= !mux_flushed(&p->mux);
+}
+
+static int timeout_ms(const struct process *p)
+{
+	if (p->state == STANDING)
+		return clock_left_ms(p->deadline_ms);
+	return may_wait(p) ? clock_left_ms(p->forgets_due_ms) : -1;
 }
 
 static void step_quiesce(struct process *p)
@@ -327,7 +361,7 @@ static void wait_for_news(struct process *p)
 	fds[0] = (struct pollfd){.fd = p->control, .events = POLLIN};
 	fds[1] = (struct pollfd){.fd = p->state == STILL || p->hung_up ? -1 : p->mux.port.fd,
 		.events = p->mux.lost ? 0 : POLLIN};
-	if (!mux_flushed(&p->mux))
+	if (!mux_flushed(&p->mux) && !may_wait(p))
 		fds[1].events |= POLLOUT;
 	for (size_t i = 0; i < RELAY_MOUNTS_MAX; i++) {
 		struct fuse_conn *c = &p->mount[i].conn;
@@ -338,8 +372,7 @@ static void wait_for_news(struct process *p)
 		conns[n - 2] = c;
 		fds[n++] = (struct pollfd){.fd = c->fd, .events = POLLIN};
 	}
-	int timeout = p->state == STANDING ? clock_left_ms(p->deadline_ms) : -1;
-	if (poll(fds, n, more ? 0 : timeout) <= 0)
+	if (poll(fds, n, more ? 0 : timeout_ms(p)) <= 0)
 		return;
 	p->control_readable = fds[0].revents != 0;
 	p->hung_up |= (fds[1].revents & POLLHUP) != 0;
@@ -372,8 +405,7 @@ _Noreturn void relay_main(int control, int port)
 		for (size_t i = 0; i < RELAY_MOUNTS_MAX; i++)
 			step_conn(p, &p->mount[(p->turn + i) % RELAY_MOUNTS_MAX].conn);
 		p->turn = (p->turn + 1) % RELAY_MOUNTS_MAX;
-		if (p->state != STILL)
-			(void)mux_flush(&p->mux);
+		flush(p);
 		step_quiesce(p);
 		wait_for_news(p);
 	}
