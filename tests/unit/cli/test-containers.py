@@ -145,6 +145,19 @@ def logs_shown(w):
     equal(logs(w, "--tail", "0", "box", "times"), (0, b"", b""), "--tail 0")
     equal(logs(w, "--tail", "99", "box", "times")[1], b"one\ntwo more\nthree\n", "--tail 99")
     equal(logs(w, "--tail", "all", "box", "times")[1], b"one\ntwo more\nthree\n", "--tail all")
+    r = w.kosa8_both("sandbox", "logs", "-t", "box", "times")
+    equal(r, (0, (stamp("20.123") + "one\n" + stamp("20.123") + "two\n" + stamp("21.000") + "err\n" +
+                  stamp("22.000") + " more\n" + stamp("22.000") + "three\n").encode()),
+          "--timestamps 2>&1: no line inside another")
+    mixed = [b"%d %s\n" % (i, b"x" * (i % 3 * 4000)) for i in range(300)]
+    log(w, "mixed", *[record(OUT if i % 2 else ERR, text) for i, text in enumerate(mixed)])
+    equal(w.kosa8_both("sandbox", "logs", "box", "mixed"), (0, b"".join(mixed)),
+          "2>&1: in the order of the records")
+    code, out = w.kosa8_both("sandbox", "logs", "-t", "box", "mixed")
+    equal((code, b"".join(line.split(b" ", 1)[1] for line in out.splitlines(True))),
+          (0, b"".join(mixed)), "2>&1 with times")
+    equal(w.kosa8_both("sandbox", "logs", "--tail", "99", "box", "mixed"),
+          (0, b"".join(mixed[-99:])), "2>&1 of a tail")
     log(w, "lost", record(LOST), record(OUT, b"rest\n"))
     code, out, err = logs(w, "box", "lost")
     ok(code == 0 and out == b"rest\n" and b"older output is missing" in err, "what is lost is said", err)
