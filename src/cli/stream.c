@@ -10,7 +10,10 @@
  *   LEAVING   DETACH is sent, the terminal is given back; the first signal ends the client
  *   ENDED     RESULT came: what is pending is still written; the first signal ends the client
  *
- * Ending the client closes the socket, and the supervisor kills the whole tree of its run or exec.
+ * Of a program that stays (attach), only SIGINT is forwarded; all else ends the client.
+ *
+ * Ending the client closes the socket, and the supervisor kills the whole tree of its run or exec;
+ * what it was attached to goes on.
  * A terminal is taken (terminal.h) once the signals are blocked, and its size goes into the request
  * after that, so no change of it is lost.
  */
