@@ -37,7 +37,7 @@
 #define STDIN_WINDOW_MAX (64u * 1024 * 1024)
 /* The guest keeps --timeout itself; a VM that stands still cannot. What the client adds while it
  * waits for the program to start, and after that. */
-#define START_BACKSTOP_MS 30000
+#define START_BACKSTOP_MS 10000
 #define BACKSTOP_MS 1800
 
 static void put_window(struct stream *s, enum agent_which which, uint32_t bytes)
