@@ -246,6 +246,19 @@ static void test_refused(void)
 	EQ_STR(str(error, "hint"), "kosa8 sandbox ps " BENCH_BOX, "the hint says what to look at");
 	client_close(&p);
 
+	client_open(&p, "run", json_pack("{s:s, s:[s]}", "image", BENCH_IMAGE, "argv", "x"));
+	agent_refuses(AGENT_RUN_FAILED, agent_hears(AGENT_RUN), ENOSPC, AGENT_FAIL_SETUP,
+		"mount the container's root: No space left on device");
+	cleanup_json *full = client_result(&p);
+	error = json_object_get(full, "error");
+	EQ_STR(str(error, "kind"), "no_space", "a full disk");
+	EQ_STR(str(error, "what"),
+		"the sandbox's disk is full: mount the container's root: No space left on device",
+		"is said");
+	OK(strstr(str(error, "hint"), "kosa8 sandbox rm " BENCH_BOX "/CONTAINER"),
+		"and what to do");
+	client_close(&p);
+
 	client_open(&p, "wait", json_pack("{s:s}", "container", "../x"));
 	EQ_STR(client_outcome(&p), "not_found", "what cannot be a name is not asked for");
 	EQ_INT(next_frame(&agent)->type, 0, "of the agent");
