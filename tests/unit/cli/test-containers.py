@@ -85,6 +85,12 @@ def ps(w):
     equal(lines[1].split("   ")[-1], "Up 3 minutes", "running")
     equal((len(lines), lines[1].split()[:4]), (2, ["0123456789ab", "web", IMAGE, "serve"]),
           "only what runs")
+    cut = [("x" * 39 + "\\x1b", "x" * 39), ("x" * 37 + "\\x1bz", "x" * 37), ("x" * 36 + "\\x1bz", "x" * 36 + "\\x1b")]
+    set_list(*[container(command=text) for text, _ in cut])
+    lines = w.kosa8("sandbox", "ps", "box").out.splitlines()[1:]
+    equal([line.split()[3] for line in lines], [want for _, want in cut],
+          "a command is not cut inside of what is escaped")
+    set_list(container(), ended("exited", 3, id="ba9876543210", name=""))
     equal(len(w.kosa8("sandbox", "ps", "--all", "box").out.splitlines()), 3, "--all")
     equal(w.kosa8("sandbox", "ps", "-aq", "box").out, "0123456789ab\nba9876543210\n", "-q")
     rows = json.loads(w.kosa8("sandbox", "ps", "--json", "-a", "box").out)
