@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "text.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -152,6 +153,19 @@ static bool is_deceptive(uint32_t c)
 	return false;
 }
 
+/* Of a text that is cut after n bytes, of which the last are the same in s: how many of them begin
+ * an escape that s goes on with. */
+static size_t cut_escape(const char *s, const char *ret, size_t n)
+{
+	for (size_t i = 1; i <= 3 && i <= n; i++) {
+		const char *at = s - i;
+		if (ret[n - i] == '\\' && at[1] == 'x' && isxdigit((unsigned char)at[2]) &&
+			isxdigit((unsigned char)at[3]))
+			return i;
+	}
+	return 0;
+}
+
 void text_escape(const char *s, char *ret, size_t size)
 {
 	size_t n = 0, left = strlen(s);
@@ -172,6 +186,8 @@ void text_escape(const char *s, char *ret, size_t size)
 		s += len;
 		left -= len;
 	}
+	if (left > 0)
+		n -= cut_escape(s, ret, n);
 	ret[n] = '\0';
 }
 

@@ -13,7 +13,7 @@ int text_parse_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret);
 int text_parse_duration_ms(const char *s, uint64_t *ret_ms);
 /* For people: printable UTF-8 as it is; as \xNN control characters, those that change the order or
  * the line of what follows, and bytes that are not UTF-8. Escaping twice changes nothing; cuts at
- * size, between characters. */
+ * size, between characters and not inside what is escaped already. */
 void text_escape(const char *s, char *ret, size_t size);
 /* [a-z0-9][a-z0-9_.-]{0,62}, and none of the reserved ls, rm, diff. */
 bool text_is_sandbox_name(const char *s);

@@ -145,12 +145,30 @@ static void put_actor(const json_t *actor, char *ret, size_t size)
 		name, *program ? " (" : "", slash ? slash + 1 : program, *program ? ")" : "");
 }
 
+/* Bytes that are no text, as client_bytes_encode() records them. */
+static void put_bytes(struct buf *b, const char *hex)
+{
+	unsigned char byte[2] = {0};
+	char shown[8];
+
+	for (; *hex; hex += 2) {
+		(void)text_unhex(hex, byte, 1);
+		text_escape((const char *)byte, shown, sizeof(shown));
+		buf_putf(b, "%s", shown);
+	}
+}
+
 static void put_value(struct buf *b, const json_t *v)
 {
 	const json_t *item;
 	size_t i;
 
-	if (json_is_string(v)) {
+	const char *hex = json_string_value(json_object_get(v, "hex"));
+	size_t len = hex ? strlen(hex) : 0;
+
+	if (hex && len % 2 == 0 && strspn(hex, "0123456789abcdef") == len) {
+		put_bytes(b, hex);
+	} else if (json_is_string(v)) {
 		buf_putf(b, "%s", json_string_value(v));
 	} else if (json_is_array(v)) {
 		json_array_foreach ((json_t *)v, i, item) {

@@ -35,7 +35,7 @@ int cmd_sandbox_attach(const struct args *a, struct err *e)
 {
 	cleanup_context struct context c = {0};
 	cleanup_sandbox struct sandbox s = {.dirfd = -1};
-	struct stream_options o = {.verb = "attach", .container = a->operands[1]};
+	struct stream_options o = {.verb = "attach", .container = a->operands[1], .stays = true};
 	int r;
 
 	if ((r = session_detach_keys(a, &o.detach_keys, e)) < 0 ||

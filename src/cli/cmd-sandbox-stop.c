@@ -8,15 +8,36 @@
 #include "../base/clock.h"
 #include "../base/fd.h"
 
+#include <string.h>
+
 #define END_MS 10000
 
-static int stop_running(const struct context *c, const struct sandbox *s, struct err *e)
+/* Another stop came before, and this one found an end where the supervisor was. */
+static bool is_stopped_now(struct context *c, const struct sandbox *s, int holder)
+{
+	cleanup_sandbox struct sandbox now = {.dirfd = -1};
+	struct err silent;
+
+	if (holder >= 0 && !holder_wait(holder, clock_mono_ms() + END_MS))
+		return false;
+	return sandbox_open(c, s->row.name, &now, &silent) >= 0 && now.state == LIVE_STOPPED &&
+	       strcmp(now.row.id, s->row.id) == 0;
+}
+
+static int stop_running(struct context *c, const struct sandbox *s, struct err *e)
 {
 	cleanup_json *result = NULL;
 	cleanup_fd int holder = holder_find(s->dirfd);
 	bool clean = true;
 	int r = supervisor_ask(s, context_request(c, "stop"), -1, &result, e);
 
+	if (r < 0 &&
+		(e->kind == ERR_CANCELLED || e->kind == ERR_WRONG_STATE ||
+			e->kind == ERR_UNAVAILABLE) &&
+		is_stopped_now(c, s, holder)) {
+		output_notice("%s is stopped already", s->row.name);
+		return 0;
+	}
 	if (r < 0 || (r = json_get_bool_or(result, "clean", true, &clean, e)) < 0)
 		return r;
 	if (!clean)

@@ -10,7 +10,7 @@ static const char lost_notice[] = "kosa8: logs: older output is missing here: th
 
 /* A piece, and what stands before it. */
 #define PIECE_MAX (16u * 1024)
-#define ROOM_MIN (PIECE_MAX + CLOCK_RFC3339_SIZE + sizeof(lost_notice))
+#define ROOM_MIN (PIECE_MAX + CLOCK_RFC3339_SIZE + sizeof(lost_notice) + 1)
 
 void log_view_init(struct log_view *v, uint64_t tail, bool timestamps)
 {
@@ -161,11 +161,30 @@ static size_t show_piece(struct log_view *v, const struct log_record *r, struct 
 	return len;
 }
 
+/* With times, a line is never inside another one: in one file, the one that has no end yet is cut.
+ */
+static void end_other_line(
+	struct log_view *v, int stream, struct sink *to, const struct sink *other)
+{
+	bool *middle = &v->middle[!stream];
+
+	if (!*middle || v->skipped[!stream] || !sink_is_same(to, other))
+		return;
+	put_text(to, "\n");
+	*middle = false;
+}
+
 /* The record at v->at, as far as there is room. 1: it is done. */
 static int show(struct log_view *v, const struct log_record *r, struct sink *out, struct sink *err)
 {
-	struct sink *to = stream_of(r) ? err : out;
+	struct sink *to = r->which == LOG_STDOUT ? out : err;
+	struct sink *other = to == out ? err : out;
 
+	/* Both may be the same file: what is shown later is written later. */
+	if (r->which != LOG_LIVE && sink_pending(other) > 0)
+		return 0;
+	if (v->timestamps && r->len > 0 && v->done == 0)
+		end_other_line(v, stream_of(r), to, other);
 	switch (r->which) {
 	case LOG_STDOUT:
 	case LOG_STDERR:

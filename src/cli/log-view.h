@@ -2,7 +2,9 @@
 /*
  * Shows a container's log: records (proto/log.h) as they come from the guest, to two sinks. Holds
  * what it has granted, and with `tail` what was there before LOG_LIVE, up to LOG_VIEW_MAX; of more,
- * the oldest is left out. What the sinks have no room for waits here.
+ * the oldest is left out. What the sinks have no room for waits here; and as both sinks may write
+ * into one file, nothing goes to one of them while the other has something to write: the order
+ * stays.
  */
 #ifndef KOSA8_CLI_LOG_VIEW_H
 #define KOSA8_CLI_LOG_VIEW_H

@@ -79,6 +79,14 @@ int sink_put(struct sink *s, const void *data, size_t len)
 	return buf_failed(&s->data) ? -ENOMEM : 0;
 }
 
+bool sink_is_same(const struct sink *a, const struct sink *b)
+{
+	struct stat x, y;
+
+	return fstat(a->fd, &x) == 0 && fstat(b->fd, &y) == 0 && x.st_dev == y.st_dev &&
+	       x.st_ino == y.st_ino;
+}
+
 ssize_t sink_write(struct sink *s)
 {
 	const unsigned char *from = s->data.data + s->at;

@@ -11,6 +11,7 @@
 
 #include "../base/buf.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -36,6 +37,8 @@ size_t sink_pending(const struct sink *s);
 /* For what is made here and has no window: the bytes that sink_append() may be given now. */
 size_t sink_room(const struct sink *s);
 void sink_append(struct sink *s, const void *data, size_t len);
+/* They write into the same file, pipe or terminal. */
+bool sink_is_same(const struct sink *a, const struct sink *b);
 /* One write, after POLLOUT: bytes written, -EAGAIN, or a negative errno. */
 ssize_t sink_write(struct sink *s) must_check;
 /* The window to grant now, 0 when it is not worth a frame; it counts as granted. */

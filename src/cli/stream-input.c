@@ -61,7 +61,8 @@ static void take_signal(struct stream *s, int number)
 	default:
 		break;
 	}
-	if (s->phase != STARTED || s->signalled || s->options->own_signals) {
+	if (s->phase != STARTED || s->signalled || s->options->own_signals ||
+		(s->options->stays && number != SIGINT)) {
 		s->status = 128 + number;
 		return;
 	}
@@ -141,6 +142,11 @@ void stream_read_stdin(struct stream *s)
 		return;
 	if (n > 0) {
 		take_stdin(s, chunk, (size_t)n);
+		return;
+	}
+	/* A raw terminal has no end but that it went away. */
+	if (s->terminal && s->options->stays) {
+		s->status = 128 + SIGHUP;
 		return;
 	}
 	/* A stdin that cannot be read (a folder, a terminal that went away) is at its end. */

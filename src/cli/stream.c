@@ -10,7 +10,10 @@
  *   LEAVING   DETACH is sent, the terminal is given back; the first signal ends the client
  *   ENDED     RESULT came: what is pending is still written; the first signal ends the client
  *
- * Ending the client closes the socket, and the supervisor kills the whole tree of its run or exec.
+ * Of a program that stays (attach), only SIGINT is forwarded; all else ends the client.
+ *
+ * Ending the client closes the socket, and the supervisor kills the whole tree of its run or exec;
+ * what it was attached to goes on.
  * A terminal is taken (terminal.h) once the signals are blocked, and its size goes into the request
  * after that, so no change of it is lost.
  */
@@ -34,7 +37,7 @@
 #define STDIN_WINDOW_MAX (64u * 1024 * 1024)
 /* The guest keeps --timeout itself; a VM that stands still cannot. What the client adds while it
  * waits for the program to start, and after that. */
-#define START_BACKSTOP_MS 30000
+#define START_BACKSTOP_MS 10000
 #define BACKSTOP_MS 1800
 
 static void put_window(struct stream *s, enum agent_which which, uint32_t bytes)

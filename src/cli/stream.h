@@ -18,6 +18,8 @@ struct stream_options {
 	bool redraw;	  /* of a program that has drawn before: attach */
 	bool exec;	  /* in a container that goes on: once left, nobody can attach again */
 	bool own_signals; /* they end this process; else the program gets the first */
+	bool stays;	  /* the program goes on when this process ends: of the signals it gets
+			   * SIGINT only, and a terminal that went away is no end of its stdin */
 	struct detach_keys detach_keys; /* for a terminal whose keys are forwarded */
 	struct log_view *logs;		/* STDOUT is records for it; NULL: it is the program's */
 	const char *timeout;		/* as given, for the message; NULL: none */

@@ -132,7 +132,16 @@ static int check(const struct containers *cs, const struct agent_run *m, struct 
 		return err_set(e, ERR_INVALID, EINVAL, "not the name of a container");
 	if (by_id(cs, m->id))
 		return err_set(e, ERR_EXISTS, EEXIST, "container %s exists", m->id);
-	const struct container_entry *other = by_name(cs, m->name);
+	/* What looks for one must find it, and not the other. */
+	const struct container_entry *other = by_id(cs, m->name);
+	if (other || strcmp(m->name, m->id) == 0)
+		return err_set(e, ERR_EXISTS, EEXIST,
+			"the name %s is the id of a container: choose another", m->name);
+	if ((other = by_name(cs, m->id)))
+		return err_set(e, ERR_EXISTS, EEXIST,
+			"container %s has the new id %s as its name: try again", other->is.id,
+			m->id);
+	other = by_name(cs, m->name);
 	if (other)
 		return err_set(e, ERR_EXISTS, EEXIST, "the name %s is container %s's", m->name,
 			other->is.id);

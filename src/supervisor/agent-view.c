@@ -15,6 +15,9 @@ static enum err_kind kind_of(uint32_t status, bool names_container)
 	switch (status) {
 	case EEXIST:
 		return ERR_EXISTS;
+	case ENOSPC:
+	case EDQUOT:
+		return ERR_NO_SPACE;
 	case ENOENT:
 		return names_container ? ERR_NOT_FOUND : ERR_INVALID;
 	case ESRCH:
@@ -27,6 +30,18 @@ static enum err_kind kind_of(uint32_t status, bool names_container)
 	default:
 		return ERR_INVALID;
 	}
+}
+
+static int disk_is_full(const char *text, const char *sandbox, struct err *e)
+{
+	static const char full[] = "the sandbox's disk is full";
+
+	if (!strstr(text, full))
+		(void)err_wrap(e, "%s", full);
+	return err_hint(e,
+		"remove files in its /workspace, or containers (kosa8 sandbox rm %s/CONTAINER); a "
+		"new sandbox may have a larger --disk",
+		sandbox);
 }
 
 int agent_error(
@@ -44,6 +59,8 @@ int agent_error(
 	else
 		kind = kind_of(r->status, names_container);
 	code = err_set(e, kind, errnum, "%s", *text ? text : strerror(errnum));
+	if (kind == ERR_NO_SPACE)
+		return disk_is_full(text, sandbox, e);
 	/* Not what is missing in a container: a user, a file. */
 	if (kind == ERR_NOT_FOUND && strstr(text, "no such container"))
 		return err_hint(e, "kosa8 sandbox ps %s", sandbox);

@@ -137,11 +137,13 @@ static void rm_begin(struct op *op)
 const struct op_kind op_kill = {.name = "kill",
 	.action = "container.kill",
 	.of_machine = true,
+	.answered = true,
 	.prepare = kill_prepare,
 	.start = kill_begin};
 
 const struct op_kind op_container_rm = {.name = "container-rm",
 	.action = "container.rm",
 	.of_machine = true,
+	.answered = true,
 	.prepare = rm_prepare,
 	.start = rm_begin};

@@ -203,15 +203,15 @@ void op_container_ended(struct supervisor *s, const struct frame *f)
 		log_warn("the end of container %s is not in the audit log: %s", m.id, e.what);
 }
 
-#define LOOK_KIND(op_name, op_action, op_prepare)                                       \
-	{                                                                               \
-		.name = (op_name), .action = (op_action), .of_machine = true,           \
-		.prepare = (op_prepare), .start = begin, .frame = session_client_frame, \
-		.gone = session_client_gone, .release = release                         \
+#define LOOK_KIND(op_name, op_action, op_answered, op_prepare)                                 \
+	{                                                                                      \
+		.name = (op_name), .action = (op_action), .of_machine = true,                  \
+		.answered = (op_answered), .prepare = (op_prepare), .start = begin,            \
+		.frame = session_client_frame, .gone = session_client_gone, .release = release \
 	}
 
 const struct op_kind op_container_attach =
-	LOOK_KIND("container-attach", "container.attach", attach_prepare);
-const struct op_kind op_logs = LOOK_KIND("logs", NULL, logs_prepare);
-const struct op_kind op_wait = LOOK_KIND("wait", NULL, wait_prepare);
-const struct op_kind op_ps = LOOK_KIND("ps", NULL, ps_prepare);
+	LOOK_KIND("container-attach", "container.attach", false, attach_prepare);
+const struct op_kind op_logs = LOOK_KIND("logs", NULL, false, logs_prepare);
+const struct op_kind op_wait = LOOK_KIND("wait", NULL, false, wait_prepare);
+const struct op_kind op_ps = LOOK_KIND("ps", NULL, true, ps_prepare);

@@ -69,8 +69,33 @@ struct op *op_ref_end(struct op_ref *ref)
 	return op;
 }
 
+static void on_limit(uv_timer_t *timer)
+{
+	op_unanswered(timer->data);
+}
+
+static void on_limit_closed(uv_handle_t *handle)
+{
+	free(handle);
+}
+
+static int limit_start(struct op *op, struct err *e)
+{
+	if (!op->kind->answered)
+		return 0;
+	op->limit = calloc(1, sizeof(*op->limit));
+	if (!op->limit)
+		return err_set(e, ERR_IO, ENOMEM, "out of memory");
+	op->limit->data = op;
+	(void)uv_timer_init(&op->s->loop, op->limit);
+	(void)uv_timer_start(op->limit, on_limit, OP_ANSWER_MS, 0);
+	return 0;
+}
+
 static void op_free(struct op *op)
 {
+	if (op->limit)
+		uv_close((uv_handle_t *)op->limit, on_limit_closed);
 	for (struct op_ref *ref = op->refs; ref; ref = ref->next)
 		ref->op = NULL;
 	if (op->kind->release)
@@ -193,20 +218,46 @@ static void start(struct op *op)
 	} else if (s->state == SUPERVISOR_ENDING) {
 		(void)err_set(&e, ERR_WRONG_STATE, 0, "the sandbox is stopping");
 		op_fail(op, &e);
-	} else if (record_begin(op, &e) < 0) {
+	} else if (record_begin(op, &e) < 0 || limit_start(op, &e) < 0) {
 		op_fail(op, &e);
 	} else {
 		op->kind->start(op);
 	}
 }
 
+static bool exclusive_is_active(const struct supervisor *s)
+{
+	for (const struct op *op = s->ops; op; op = op->next)
+		if (op->active && op->kind->exclusive)
+			return true;
+	return false;
+}
+
+void op_unanswered(struct op *op)
+{
+	struct supervisor *s = op->s;
+	struct err e;
+
+	if (exclusive_is_active(s)) {
+		(void)uv_timer_start(op->limit, on_limit, OP_ANSWER_MS, 0);
+		return;
+	}
+	if (s->disk_full) {
+		(void)supervisor_why_it_waits(s, &e);
+	} else {
+		(void)err_set(
+			&e, ERR_UNAVAILABLE, 0, "the guest of %s does not answer", s->row.name);
+		(void)err_hint(&e, "again; kosa8 sandbox stop %s ends it in any case", s->row.name);
+	}
+	op_fail(op, &e);
+}
+
 /* The oldest waiting one that may start: an exclusive one when nothing exclusive is active, any
  * other when no exclusive one is active or waits before it. */
 static struct op *next_to_start(const struct supervisor *s)
 {
-	for (struct op *op = s->ops; op; op = op->next)
-		if (op->active && op->kind->exclusive)
-			return NULL;
+	if (exclusive_is_active(s))
+		return NULL;
 	for (struct op *op = s->ops; op; op = op->next)
 		if (!op->active)
 			return op;
@@ -280,9 +331,19 @@ static int decode(struct op *op, struct err *e)
 	return op->kind->prepare ? op->kind->prepare(op, e) : 0;
 }
 
+static void tell_why_it_waits(struct op *op)
+{
+	struct err e;
+
+	(void)supervisor_why_it_waits(op->s, &e);
+	conn_notice(op->conn, e.what);
+}
+
 void op_submit(struct op *op)
 {
 	append(op->s, op);
+	if (op->kind->of_machine && op->s->disk_full && op->conn)
+		tell_why_it_waits(op);
 	if (op->kind->immediate)
 		start(op);
 	else

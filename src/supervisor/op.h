@@ -14,6 +14,8 @@
 #define OPS_MAX 512
 /* Others still get in: stop, rm. */
 #define OPS_ALL_MAX (OPS_MAX + 64)
+/* What a guest answers at once, it answers by then, or it never may. */
+#define OP_ANSWER_MS 15000
 
 struct op;
 
@@ -24,6 +26,7 @@ struct op_kind {
 	bool immediate;	 /* does not wait for an exclusive one */
 	bool startup;	 /* allowed before there is a machine, and only then */
 	bool of_machine; /* about what runs in the machine: ends with it, also at a rewind */
+	bool answered;	 /* the guest answers it at once: fails when it does not (op_unanswered) */
 	/* Checks the request; before it waits. May be NULL. */
 	int (*prepare)(struct op *op, struct err *e);
 	/* Begins it; the end is op_succeed() or op_fail(), at once or later. */
@@ -46,6 +49,7 @@ struct op {
 	const char *action; /* kind->action; of a start, what the client began to record */
 	uint64_t audit_seq; /* of the begin; 0: none */
 	bool active;
+	uv_timer_t *limit; /* until the guest must have answered; NULL: none */
 	void *state;
 	struct op_ref *refs;
 	struct op *next;
@@ -69,6 +73,9 @@ void op_fail_of_machine(struct supervisor *s, const struct err *why);
 struct op_ref;
 struct op_ref *op_ref_new(struct op *op); /* NULL when out of memory */
 struct op *op_ref_end(struct op_ref *ref);
+/* OP_ANSWER_MS have passed: fails with why the guest does not answer; but while an exclusive one
+ * holds the guest, the time begins anew. */
+void op_unanswered(struct op *op);
 /* A line for people to whoever waits for this operation. */
 void op_notice(struct op *op, const char *text);
 

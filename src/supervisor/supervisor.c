@@ -231,6 +231,12 @@ static void on_disk_timer(uv_timer_t *timer)
 	(void)uv_timer_stop(timer);
 }
 
+int supervisor_why_it_waits(const struct supervisor *s, struct err *e)
+{
+	(void)space_error(s->layers_dirfd, "the sandbox's disk", 0, e);
+	return err_wrap(e, "the sandbox waits");
+}
+
 static void tell_disk_full(struct supervisor *s)
 {
 	int64_t now_ms = clock_mono_ms();
@@ -239,12 +245,10 @@ static void tell_disk_full(struct supervisor *s)
 	if (s->disk_notice_ms && now_ms - s->disk_notice_ms < DISK_NOTICE_MS)
 		return;
 	s->disk_notice_ms = now_ms;
-	(void)space_error(s->layers_dirfd, "the sandbox's disk", 0, &e);
-	(void)err_wrap(&e, "the sandbox waits");
+	(void)supervisor_why_it_waits(s, &e);
 	log_warn("%s", e.what);
 	for (struct op *op = s->ops; op; op = op->next)
-		if (op->active)
-			op_notice(op, e.what);
+		op_notice(op, e.what);
 }
 
 static void on_disk_full(struct supervisor *s)

@@ -74,6 +74,8 @@ void supervisor_set_machine(
 int supervisor_new_mounts(struct supervisor *s, struct mounts **ret, struct err *e) must_check;
 /* Published ports are listened on already; from now on clients are let in. */
 void supervisor_open_ports(struct supervisor *s);
+/* disk_full: the error that says so. */
+int supervisor_why_it_waits(const struct supervisor *s, struct err *e);
 /* What s->spec has become is written to the catalog. */
 int supervisor_save_spec(struct supervisor *s, struct err *e) must_check;
 

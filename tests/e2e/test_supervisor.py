@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 
 from harness import (BUSYBOX, SMALL, check, equal, gone, kill, qemu_of, qemus, supervisor_of,
                      supervisors, wait_for)
@@ -72,10 +73,19 @@ def test_a_killed_qemu(t):
 
 
 def test_a_stopped_qemu_is_no_hang(t):
-    """A QEMU that stands still: rm --force still removes the sandbox in good time."""
+    """A QEMU that stands still: what asks the guest ends with an error, and rm --force still
+    removes the sandbox in good time."""
     box = t.create("frozen")
+    t.home("sandbox", "ps", box)
     qemu = qemu_of(supervisor_of(t.home, box))
     os.kill(qemu, signal.SIGSTOP)
+    began = time.monotonic()
+    asking = [t.home.start("sandbox", *args, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+              for args in (["ps", box], ["kill", box, "web"], ["rm", f"{box}/web"])]
+    for client in asking:
+        error = client.communicate(timeout=40)[1]
+        check(client.returncode == 1 and b"does not answer" in error, f"{client.args}: {error!r}")
+    check(time.monotonic() - began < 25, "in good time")
     result = t.home("sandbox", "rm", "--force", box, timeout=40)
     check(result.seconds < 30, f"{result}")
     t.boxes.remove(box)

@@ -40,6 +40,13 @@ static void test_escape(void)
 		    "cd",
 		small, sizeof(small));
 	EQ_STR(small, "ab", "no half escapes at the end");
+	for (const char *in = "abcde\\x1bz", *end = in + 5; in < end; in++) {
+		text_escape(in, small, sizeof(small));
+		EQ_INT(strlen(small), in == end - 1 ? 5 : end - in,
+			"nor of what was escaped before");
+	}
+	text_escape("abc\\xyz", small, sizeof(small));
+	EQ_STR(small, "abc\\x", "what only looks like it is cut anywhere");
 	text_escape("abc\xc3\xa9z", small, sizeof(small));
 	EQ_STR(small, "abc\xc3\xa9", "nor half characters");
 }

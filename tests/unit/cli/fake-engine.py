@@ -288,6 +288,7 @@ class Supervisor:
     def __init__(self, sandbox):
         self.sandbox = sandbox
         self.number = 0
+        self.stops = []
 
     def op_start(self, c, request):
         fake = os.environ.get("KOSA8_FAKE", "")
@@ -353,8 +354,14 @@ class Supervisor:
         c.result(id=request["checkpoint"], epoch=2)
 
     def op_stop(self, c, _request):
+        """With KOSA8_FAKE=stops at the start: the first of three does it, as the others are told."""
+        self.stops.append(c)
+        if os.environ.get("KOSA8_FAKE") == "stops" and len(self.stops) < 3:
+            return threading.Event().wait()
         sql("UPDATE sandbox SET state = ? WHERE id = ?", STOPPED, self.sandbox)
-        c.result(clean=True)
+        for other in self.stops[1:]:
+            other.error("cancelled", "the sandbox was stopped")
+        self.stops[0].result(clean=True)
         os._exit(0)
 
     def op_destroy(self, c, _request):
@@ -369,8 +376,17 @@ class Supervisor:
         return handle_run(c, request)
 
     def op_container_attach(self, c, request):
+        """As a run; then the types of what came are a line of a file."""
         request.update(argv=["terminal"], env=[])
-        return handle_run(c, request)
+        kinds = []
+        take = c.take
+        c.take = lambda kind, payload: (kinds.append(kind), take(kind, payload))
+        try:
+            return handle_run(c, request)
+        finally:
+            c.wait(lambda: False)
+            with open(f"{HOME}/attach-events", "a", encoding="ascii") as f:
+                f.write(" ".join(str(k) for k in kinds) + "\n")
 
     def op_wait(self, c, request):
         threading.Thread(target=c.reader, daemon=True).start()

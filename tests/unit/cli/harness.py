@@ -84,6 +84,12 @@ class World:
             stdin=None if "input" in kw else stdin, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=text, timeout=timeout, check=False, **kw))
 
+    def kosa8_both(self, *args):
+        """Exit status, and stdout and stderr as one."""
+        p = subprocess.run([self.program, *args], env=self.env, stdin=subprocess.DEVNULL,
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False)
+        return p.returncode, p.stdout
+
     def on_terminal(self, *args, env=None):
         """With stdin, stdout and stderr on a terminal: exit status and all that was written."""
         master, slave = pty.openpty()

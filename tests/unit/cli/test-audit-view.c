@@ -39,6 +39,10 @@ static void test_join(void)
 	EQ_STR(cells[3], "run", "action");
 	EQ_STR(cells[5], "ok", "result");
 	EQ_STR(cells[6], "code=3 argv=sh -c x", "detail of begin and end");
+	(void)json_object_set_new(json_object_get(v.entries[0].begin, "detail"), "argv",
+		json_pack("[s, {s:s}, {s:s}]", "echo", "hex", "61ff1b", "hex", "f"));
+	audit_entry_cells(&v.entries[0], cells);
+	EQ_STR(cells[6], "code=3 argv=echo a\\xff\\x1b {\"hex\":\"f\"}", "bytes that are no text");
 	audit_entry_cells(&v.entries[1], cells);
 	EQ_STR(cells[5], "cut off", "a begin whose command is gone");
 	cleanup_json *o = audit_entry_json(&v.entries[0]);

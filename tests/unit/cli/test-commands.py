@@ -385,6 +385,11 @@ def states(w):
     ok(r.code == 0 and state(w, "box") == "stopped", "stop after a crash", r.err)
     r = w.kosa8("sandbox", "stop", "box")
     ok(r.code == 0 and said(r, "stopped already"), "stop of a stopped one", r.err)
+    w.kosa8("sandbox", "create", "many", env={"KOSA8_FAKE": "stops"})
+    stops = [w.start("sandbox", "stop", "many", stderr=subprocess.PIPE) for _ in range(3)]
+    ends = sorted((p.wait(30), p.stderr.read()) for p in stops)
+    equal(ends, [(0, b"")] + [(0, b"many is stopped already\n")] * 2, "three stops at once")
+    w.kosa8("sandbox", "rm", "many")
     w.kosa8("sandbox", "create", "deaf", env={"KOSA8_FAKE": "deaf"})
     deaf = w.pids()[-1]
     r = w.kosa8("sandbox", "rm", "--force", "none", "deaf", "box")

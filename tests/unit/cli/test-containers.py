@@ -85,6 +85,12 @@ def ps(w):
     equal(lines[1].split("   ")[-1], "Up 3 minutes", "running")
     equal((len(lines), lines[1].split()[:4]), (2, ["0123456789ab", "web", IMAGE, "serve"]),
           "only what runs")
+    cut = [("x" * 39 + "\\x1b", "x" * 39), ("x" * 37 + "\\x1bz", "x" * 37), ("x" * 36 + "\\x1bz", "x" * 36 + "\\x1b")]
+    set_list(*[container(command=text) for text, _ in cut])
+    lines = w.kosa8("sandbox", "ps", "box").out.splitlines()[1:]
+    equal([line.split()[3] for line in lines], [want for _, want in cut],
+          "a command is not cut inside of what is escaped")
+    set_list(container(), ended("exited", 3, id="ba9876543210", name=""))
     equal(len(w.kosa8("sandbox", "ps", "--all", "box").out.splitlines()), 3, "--all")
     equal(w.kosa8("sandbox", "ps", "-aq", "box").out, "0123456789ab\nba9876543210\n", "-q")
     rows = json.loads(w.kosa8("sandbox", "ps", "--json", "-a", "box").out)
@@ -145,6 +151,19 @@ def logs_shown(w):
     equal(logs(w, "--tail", "0", "box", "times"), (0, b"", b""), "--tail 0")
     equal(logs(w, "--tail", "99", "box", "times")[1], b"one\ntwo more\nthree\n", "--tail 99")
     equal(logs(w, "--tail", "all", "box", "times")[1], b"one\ntwo more\nthree\n", "--tail all")
+    r = w.kosa8_both("sandbox", "logs", "-t", "box", "times")
+    equal(r, (0, (stamp("20.123") + "one\n" + stamp("20.123") + "two\n" + stamp("21.000") + "err\n" +
+                  stamp("22.000") + " more\n" + stamp("22.000") + "three\n").encode()),
+          "--timestamps 2>&1: no line inside another")
+    mixed = [b"%d %s\n" % (i, b"x" * (i % 3 * 4000)) for i in range(300)]
+    log(w, "mixed", *[record(OUT if i % 2 else ERR, text) for i, text in enumerate(mixed)])
+    equal(w.kosa8_both("sandbox", "logs", "box", "mixed"), (0, b"".join(mixed)),
+          "2>&1: in the order of the records")
+    code, out = w.kosa8_both("sandbox", "logs", "-t", "box", "mixed")
+    equal((code, b"".join(line.split(b" ", 1)[1] for line in out.splitlines(True))),
+          (0, b"".join(mixed)), "2>&1 with times")
+    equal(w.kosa8_both("sandbox", "logs", "--tail", "99", "box", "mixed"),
+          (0, b"".join(mixed[-99:])), "2>&1 of a tail")
     log(w, "lost", record(LOST), record(OUT, b"rest\n"))
     code, out, err = logs(w, "box", "lost")
     ok(code == 0 and out == b"rest\n" and b"older output is missing" in err, "what is lost is said", err)

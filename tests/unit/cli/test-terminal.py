@@ -223,6 +223,12 @@ def requests(w):
         return [json.loads(line) for line in f]
 
 
+def attach_events(w):
+    """Of each client of an attach that has ended: the types of what it sent."""
+    with open(f"{w.home}/attach-events", encoding="ascii") as f:
+        return f.readlines()
+
+
 def others(w):
     t = started(w, "sandbox", "exec", "-it", "-w", "/tmp", "-e", "A=b", "box", "c1", "terminal")
     t.type(b"\x10\x11")
@@ -254,6 +260,24 @@ def others(w):
     ok(t.read_until(b"signal 2\r\n"), "^C is a signal for it", t.out)
     t.type(b"\x03")
     equal(t.end()[::2], (130, True), "and the second one ends the client")
+    for name in ("shown", "plain"):
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            t = Terminal(w, "sandbox", "attach", "box", name)
+            ok(t.read_until(b"start "), f"attached to {name}", t.out)
+            t.process.send_signal(number)
+            code, out, same = t.end()
+            ok(code == 128 + number and same and b"signal" not in out,
+               f"signal {number} ends the client, {name} gets none", code, out)
+    attached = [request["op"] for request in requests(w)].count("container-attach")
+    ok(w.wait_for(lambda: len(attach_events(w)) == attached), "all have left")
+    t = started(w, "sandbox", "attach", "box", "shown")
+    os.close(t.slave)
+    os.close(t.master)
+    equal(t.process.wait(20), 129, "a terminal that went away ends the client")
+    ok(w.wait_for(lambda: len(attach_events(w)) == attached + 1), "and the engine knows")
+    events = attach_events(w)[-1].split()
+    ok("7" in events and "3" not in events and "4" not in events,
+       "a size was sent, but neither end of stdin nor signal", events)
     r = w.kosa8("sandbox", "attach", "box", "shown")
     ok(r.code == 125 and "not a TTY" in r.err and "--no-stdin" in r.err, "attach: no terminal", r.err)
     p = w.start("sandbox", "attach", "--no-stdin", "box", "shown", stdin=subprocess.DEVNULL,

@@ -90,14 +90,19 @@ static void lookup(struct bench *b)
 	EQ_INT(add(b, "aaaaaaaaaaaa", "web", &c), 0, "one");
 	EQ_STR(c->is.command, "echo a b", "command");
 	EQ_STR(c->user, "joe", "user");
-	EQ_INT(add(b, "aaaaaaaaaaab", "aaaaaaaaaaaa", NULL), 0, "a name that is another's id");
+	EQ_INT(add(b, "aaaaaaaaaaab", "aaaaaaaaaaaa", NULL), -EEXIST,
+		"a name that is another's id");
+	EQ_INT(add(b, "aaaaaaaaaaab", "aaaaaaaaaaab", NULL), -EEXIST, "a name that is its own id");
+	EQ_INT(add(b, "aaaaaaaaaaab", "aaaaaaaaaaac", NULL), 0, "a name like an id");
+	EQ_INT(add(b, "aaaaaaaaaaac", "", NULL), -EEXIST, "an id that is another's name");
 	EQ_INT(add(b, "bbbbbbbbbbbb", "web", NULL), -EEXIST, "the name is taken");
 	EQ_INT(add(b, "aaaaaaaaaaaa", "", NULL), -EEXIST, "the id is taken");
 	EQ_INT(add(b, "bbbbbbbbbbb/", "", NULL), -EINVAL, "no id");
 	EQ_INT(add(b, "bbbbbbbbbbbb", "a b", NULL), -EINVAL, "no name");
 	EQ_INT(add(b, "bbbbbbbbbbbb", "", NULL), 0, "no name is needed");
 	EQ_INT(find(b, "web", "aaaaaaaaaaaa"), 0, "by name");
-	EQ_INT(find(b, "aaaaaaaaaaaa", "aaaaaaaaaaaa"), 0, "the id goes before the name");
+	EQ_INT(find(b, "aaaaaaaaaaaa", "aaaaaaaaaaaa"), 0, "by id");
+	EQ_INT(find(b, "aaaaaaaaaaac", "aaaaaaaaaaab"), 0, "by a name like an id");
 	EQ_INT(find(b, "b", "bbbbbbbbbbbb"), 0, "by the beginning of the id");
 	EQ_INT(find(b, "aaa", ""), -ENOTUNIQ, "of several");
 	EQ_INT(find(b, "", ""), -ENOENT, "the empty name is nobody's");

@@ -246,6 +246,19 @@ static void test_refused(void)
 	EQ_STR(str(error, "hint"), "kosa8 sandbox ps " BENCH_BOX, "the hint says what to look at");
 	client_close(&p);
 
+	client_open(&p, "run", json_pack("{s:s, s:[s]}", "image", BENCH_IMAGE, "argv", "x"));
+	agent_refuses(AGENT_RUN_FAILED, agent_hears(AGENT_RUN), ENOSPC, AGENT_FAIL_SETUP,
+		"mount the container's root: No space left on device");
+	cleanup_json *full = client_result(&p);
+	error = json_object_get(full, "error");
+	EQ_STR(str(error, "kind"), "no_space", "a full disk");
+	EQ_STR(str(error, "what"),
+		"the sandbox's disk is full: mount the container's root: No space left on device",
+		"is said");
+	OK(strstr(str(error, "hint"), "kosa8 sandbox rm " BENCH_BOX "/CONTAINER"),
+		"and what to do");
+	client_close(&p);
+
 	client_open(&p, "wait", json_pack("{s:s}", "container", "../x"));
 	EQ_STR(client_outcome(&p), "not_found", "what cannot be a name is not asked for");
 	EQ_INT(next_frame(&agent)->type, 0, "of the agent");
@@ -390,6 +403,55 @@ static void test_rewind(void)
 		;
 }
 
+/* A guest that does not answer, and one that cannot as the host's disk is full. */
+static void test_unanswered(void)
+{
+	static const char *const asked[] = {"ps", "kill", "container-rm"};
+	static const char *const waits[] = {"logs", "wait", "container-attach"};
+	struct peer p;
+
+	for (size_t i = 0; i < 6; i++) {
+		bench.disk_full = i >= 3;
+		client_open(&p, asked[i % 3],
+			json_pack("{s:s, s:i}", "container", "web", "signal", SIGHUP));
+		if (i >= 3) {
+			EQ_INT(next_frame(&p)->type, CLIENT_NOTICE, "a full disk is told at once");
+			p.got.data[p.got.len] = '\0';
+			OK(strstr((char *)p.got.data, "the sandbox waits: no space on the host"),
+				"in words");
+		}
+		EQ_INT(next_frame(&p)->type, 0, "it waits");
+		OK(bench.ops && bench.ops->limit &&
+				uv_timer_get_due_in(bench.ops->limit) <= OP_ANSWER_MS,
+			"not for ever");
+		op_unanswered(bench.ops);
+		bench_step();
+		EQ_STR(client_outcome(&p), i >= 3 ? "no_space" : "unavailable", asked[i % 3]);
+		client_close(&p);
+	}
+	for (size_t i = 0; i < 3; i++) {
+		client_open(&p, waits[i], json_pack("{s:s}", "container", "web"));
+		EQ_INT(next_frame(&p)->type, CLIENT_NOTICE, waits[i]);
+		OK(bench.ops && !bench.ops->limit, "waits as long as it takes");
+		client_close(&p);
+	}
+	client_open(&p, "run", run_request());
+	EQ_INT(next_frame(&p)->type, CLIENT_NOTICE, "a run is told, too");
+	bench.disk_full = false;
+	client_close(&p);
+	while (next_frame(&agent)->type)
+		;
+	EQ_INT(ops_count(), 1, "and killed with its client");
+	agent_exits(
+		bench.ops ? ((struct session *)bench.ops->state)->stream : 0, AGENT_END_KILLED, 9);
+	EQ_INT(ops_count(), 0, "all are over");
+	client_open(&p, "ps", NULL);
+	uint32_t stream = agent_hears(AGENT_LIST);
+	agent_exits(stream, AGENT_END_EXITED, 0);
+	EQ_STR(client_outcome(&p), "ok", "with space and an answer: no notice, no error");
+	client_close(&p);
+}
+
 int main(void)
 {
 	bench_open();
@@ -403,6 +465,7 @@ int main(void)
 	test_ps();
 	test_requests();
 	test_copy();
+	test_unanswered();
 	test_rewind();
 	bench_close();
 	return tap_done();
