@@ -358,6 +358,8 @@ static int receive_entry(void *ctx, const struct tree_entry *m, struct err *e)
 	struct tree_receive *t = ctx;
 	int r;
 
+	if (m->type == TREE_SKIPPED && !*m->path)
+		return err_set(e, ERR_INVALID, 0, "what is copied is no file, folder or link");
 	if (m->type == TREE_SKIPPED) {
 		t->begun = true;
 		skipped_add(&t->skipped, m->path);
