@@ -59,7 +59,7 @@ static void select_parents(struct mount_diff *d, const char *path)
 	while (*up) {
 		up[tree_parent_len(up)] = '\0';
 		struct change *c = mount_diff_find(d, up);
-		if (c && c->kind != CHANGE_NONE && c->type == TREE_DIR)
+		if (c && c->kind != CHANGE_NONE && c->kind != CHANGE_REMOVED && c->type == TREE_DIR)
 			c->selected = true;
 	}
 }
@@ -113,6 +113,92 @@ static void leave_out(struct apply *a, const struct change *c)
 			"%.512s has changed since it was shown, and is left as it is", c->path);
 }
 
+/* 1: the host has there what it had when it was shown, or nothing; *ret_dirfd is the folder. 0: it
+ * has something else, which nobody was shown. */
+static int as_shown(const struct apply *a, const struct change *c, int *ret_dirfd, struct err *e)
+{
+	const struct host_entry *was = &c->host;
+	int dirfd = tree_walk(a->d->root, c->path, tree_parent_len(c->path));
+	struct stat st;
+
+	*ret_dirfd = dirfd;
+	if (dirfd == -ENOENT || dirfd == -ENOTDIR || dirfd == -ELOOP)
+		return 0;
+	if (dirfd < 0)
+		return err_errno(e, -dirfd, "cannot write %.150s/%.200s", a->d->host, c->path);
+	if (fstatat(dirfd, tree_last_name(c->path), &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 1
+				       : err_errno(e, errno, "cannot write %.150s/%.200s",
+						 a->d->host, c->path);
+	struct host_entry now = mount_host_entry(&st);
+	if (!was->there)
+		return c->type == TREE_DIR && now.is_dir;
+	if (was->is_dir || now.is_dir)
+		return was->is_dir && now.is_dir;
+	return was->ino == now.ino && was->size == now.size &&
+	       was->mtime.tv_sec == now.mtime.tv_sec && was->mtime.tv_nsec == now.mtime.tv_nsec;
+}
+
+/* 1: gone, 0: left, and told. */
+static int remove_shown(struct apply *a, const struct change *c, struct err *e)
+{
+	int dirfd = -1, r = as_shown(a, c, &dirfd, e);
+	cleanup_fd int owned = dirfd < 0 ? -1 : dirfd;
+
+	/* Its folder has gone, and it too. */
+	if (r == 0 && dirfd == -ENOENT)
+		return 1;
+	if (r > 0 &&
+		unlinkat(owned, tree_last_name(c->path), c->host.is_dir ? AT_REMOVEDIR : 0) < 0) {
+		if (errno == ENOENT)
+			return 1;
+		r = errno == ENOTEMPTY || errno == EEXIST || errno == EISDIR || errno == ENOTDIR
+			    ? 0
+			    : err_errno(
+				      e, errno, "cannot remove %.150s/%.200s", a->d->host, c->path);
+	}
+	if (r == 0)
+		leave_out(a, c);
+	return r;
+}
+
+/* A folder of the host that a file or link is to replace: what was shown of it goes. */
+static int make_way(void *ctx, const char *path, struct err *e)
+{
+	struct apply *a = ctx;
+	struct change *c = mount_diff_find(a->d, path);
+	size_t from = c ? (size_t)(c - a->d->list) : 0, to = from;
+	int r = 0;
+
+	if (!c)
+		return 0;
+	while (to + 1 < a->d->len && strncmp(a->d->list[to + 1].path, path, strlen(path)) == 0)
+		to++;
+	for (; r >= 0 && to > from; to--) {
+		const struct change *below = &a->d->list[to];
+		if (below->selected && below->kind == CHANGE_REMOVED && is_below(below->path, path))
+			r = remove_shown(a, below, e);
+	}
+	return r < 0 ? r : remove_shown(a, c, e);
+}
+
+static int take_shown(
+	struct apply *a, const struct change *c, const struct tree_entry *m, struct err *e)
+{
+	int dirfd, r = as_shown(a, c, &dirfd, e);
+
+	if (dirfd >= 0)
+		(void)fd_close(dirfd);
+	if (r < 0)
+		return r;
+	if (r == 0) {
+		leave_out(a, c);
+		return 0;
+	}
+	a->taken = true;
+	return tree_receive_sink.entry(&a->receive, m, e);
+}
+
 static int take_entry(void *ctx, const struct tree_entry *m, struct err *e)
 {
 	struct apply *a = ctx;
@@ -135,8 +221,7 @@ static int take_entry(void *ctx, const struct tree_entry *m, struct err *e)
 		leave_out(a, c);
 		return 0;
 	}
-	a->taken = true;
-	return tree_receive_sink.entry(&a->receive, m, e);
+	return take_shown(a, c, m, e);
 }
 
 static int take_data(void *ctx, const void *data, size_t len, struct err *e)
@@ -153,18 +238,40 @@ static int take_file_end(void *ctx, struct err *e)
 	return a->taken ? tree_receive_sink.file_end(&a->receive, e) : 0;
 }
 
-/* What goes, goes when all that comes is there. */
+/* In a folder that was to go, and is there again; or that something was to replace (make_way()). */
+static bool goes_with_another(const struct apply *a, const struct change *c)
+{
+	char up[TREE_PATH_MAX];
+
+	(void)snprintf(up, sizeof(up), "%s", c->path);
+	while (*up) {
+		up[tree_parent_len(up)] = '\0';
+		const struct change *in = mount_diff_find(a->d, up);
+		if (in && in->selected &&
+			(in->kind == CHANGE_REMOVED
+					? in->came
+					: in->kind == CHANGE_CHANGED && in->type != TREE_DIR))
+			return true;
+	}
+	return false;
+}
+
+/* What goes, goes when all that comes is there; what is in a folder before the folder. */
 static int take_end(void *ctx, struct err *e)
 {
 	struct apply *a = ctx;
 	int r = tree_receive_sink.end(&a->receive, e);
 
-	for (size_t i = 0; r == 0 && i < a->d->len; i++) {
+	for (size_t i = a->d->len; r >= 0 && i-- > 0;) {
 		const struct change *c = &a->d->list[i];
-		if (c->selected && c->kind == CHANGE_REMOVED && !c->came)
-			r = tree_receive_remove(&a->receive, c->path, e);
+		if (!c->selected || c->came)
+			continue;
+		if (c->kind != CHANGE_REMOVED)
+			leave_out(a, c);
+		else if (!goes_with_another(a, c))
+			r = remove_shown(a, c, e);
 	}
-	return r;
+	return r < 0 ? r : 0;
 }
 
 static int write_all(struct apply *a, struct connection *con, const json_t *request,
@@ -182,7 +289,8 @@ static int write_all(struct apply *a, struct connection *con, const json_t *requ
 		return tree_receive_failed(&a->receive, e);
 	if (a->left_out > 0)
 		return err_set(e, ERR_CANCELLED, 0,
-			"%llu of the changes were left out, as the sandbox went on with them",
+			"%llu of the changes were left out, as they are not what was shown any "
+			"more",
 			(unsigned long long)a->left_out);
 	return 0;
 }
@@ -281,6 +389,8 @@ int mount_apply(const struct context *c, const struct sandbox *s, struct mount_d
 
 	tree_receive_into(&a.receive, root, d->host);
 	a.receive.replace = true;
+	a.receive.make_way = make_way;
+	a.receive.make_way_ctx = &a;
 	if (root < 0 || !request)
 		r = err_errno(e, root < 0 ? errno : ENOMEM, "cannot write to %.200s", d->host);
 	else

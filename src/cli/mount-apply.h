@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Writes what was shown of a cow mount's changes to the host's folder: the upper tree comes a
- * second time, and only what was selected of it is taken. What has become something else meanwhile
- * is left as it is on the host, and told.
+ * second time, and only what was selected of it is taken. What has become something else meanwhile,
+ * in the sandbox or on the host, is left as it is on the host, and told: nothing is removed or
+ * replaced that was not shown.
  */
 #ifndef KOSA8_CLI_MOUNT_APPLY_H
 #define KOSA8_CLI_MOUNT_APPLY_H

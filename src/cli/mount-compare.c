@@ -77,6 +77,15 @@ static enum tree_type type_of(const struct stat *st)
 	return S_ISDIR(st->st_mode) ? TREE_DIR : S_ISLNK(st->st_mode) ? TREE_SYMLINK : TREE_FILE;
 }
 
+struct host_entry mount_host_entry(const struct stat *st)
+{
+	return (struct host_entry){.there = true,
+		.is_dir = S_ISDIR(st->st_mode),
+		.ino = st->st_ino,
+		.size = (uint64_t)st->st_size,
+		.mtime = st->st_mtim};
+}
+
 static bool same_mode(const struct stat *st, const struct tree_entry *m)
 {
 	return ((st->st_mode ^ m->mode) & PERMISSIONS) == 0;
@@ -199,6 +208,8 @@ static int take_entry(void *ctx, const struct tree_entry *m, struct err *e)
 	int r = look_up(d, m->path, &st, &dirfd, e);
 	cleanup_fd int owned = dirfd;
 	if (r > 0)
+		c->host = mount_host_entry(&st);
+	if (r > 0)
 		return compare_entry(d, m, &st, owned, c, e);
 	if (r == 0 && m->type != TREE_WHITEOUT)
 		c->kind = CHANGE_ADDED;
@@ -249,7 +260,7 @@ static int take_end(void *ctx, struct err *e)
 const struct tree_sink mount_compare_sink = {
 	.entry = take_entry, .data = take_data, .file_end = take_file_end, .end = take_end};
 
-/* ---- folders that hide the host's ---- */
+/* ---- folders that hide the host's, or that go ---- */
 
 static int by_path(const void *a, const void *b)
 {
@@ -299,10 +310,11 @@ static int add_hidden(struct mount_diff *d, size_t len, int dirfd, const char *f
 	if (!c)
 		return err_code(e);
 	c->kind = CHANGE_REMOVED;
+	c->host = mount_host_entry(&st);
 	return 0;
 }
 
-/* What the host has in a folder whose upper one hides it. */
+/* What the host has in a folder that the upper one hides, or that goes. */
 static int list_hidden(struct mount_diff *d, size_t len, const char *folder, struct err *e)
 {
 	cleanup_fd int at = tree_walk(d->root, folder, strlen(folder));
@@ -316,7 +328,8 @@ static int list_hidden(struct mount_diff *d, size_t len, const char *folder, str
 	int fd = openat(at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	if (!dir) {
-		r = failed(d, errno, folder, e);
+		/* What cannot be listed is not removed either: its folder is not empty. */
+		r = errno == EACCES ? 0 : failed(d, errno, folder, e);
 		(void)fd_close(fd);
 		return r;
 	}
@@ -378,6 +391,18 @@ static int compare_hardlink(const struct mount_diff *d, struct change *c, struct
 	return 0;
 }
 
+/* The host's folder at this place, if it has one, is to go. */
+static bool goes(const struct change *c)
+{
+	return c->kind == CHANGE_REMOVED ? c->type == TREE_DIR
+					 : c->kind == CHANGE_CHANGED && c->type != TREE_DIR;
+}
+
+static bool hides(const struct mount_diff *d, size_t len, const struct change *c)
+{
+	return (c->type == TREE_DIR || c->type == TREE_OPAQUE) && is_hidden(d, len, c->path);
+}
+
 int mount_compare_end(struct mount_diff *d, struct err *e)
 {
 	int r = 0;
@@ -390,10 +415,10 @@ int mount_compare_end(struct mount_diff *d, struct err *e)
 	for (size_t i = 0; r == 0 && i < len; i++)
 		if (d->list[i].target && d->list[i].kind == CHANGE_CHANGED)
 			r = compare_hardlink(d, &d->list[i], e);
-	for (size_t i = 0; r == 0 && i < len; i++) {
-		enum tree_type type = d->list[i].type;
-		if ((type != TREE_DIR && type != TREE_OPAQUE) ||
-			!is_hidden(d, len, d->list[i].path))
+	/* Also through what is added here: the content of folders that go. */
+	for (size_t i = 0; r == 0 && i < d->len; i++) {
+		const struct change *c = &d->list[i];
+		if (!goes(c) && !(i < len && hides(d, len, c)))
 			continue;
 		/* The list may move. */
 		char *path = strdup(d->list[i].path);

@@ -155,18 +155,43 @@ static void new_temp(struct tree_receive *t)
 	(void)snprintf(t->temp, sizeof(t->temp), ".kosa8-%s", hex);
 }
 
+static void drop_temp(struct tree_receive *t)
+{
+	t->file = fd_close(t->file);
+	if (t->temp[0])
+		(void)unlinkat(t->dirfd, t->temp, 0);
+	t->temp[0] = '\0';
+}
+
+/* A device, pipe or socket of the host is nothing that a copy replaces. */
+static int refuse_special(const struct tree_receive *t, const char *name, struct err *e)
+{
+	char shown[PLACE_SIZE];
+	struct stat st;
+
+	if (!*name || fstatat(t->dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+		S_ISREG(st.st_mode) || S_ISLNK(st.st_mode) || S_ISDIR(st.st_mode))
+		return 0;
+	place(t, t->path, shown);
+	return err_set(e, ERR_EXISTS, EEXIST, "cannot write %s: it is no file or folder", shown);
+}
+
 static int publish(struct tree_receive *t, struct err *e)
 {
 	const char *name = tree_last_name(t->path);
 	struct stat st;
-	int r;
+	int r = refuse_special(t, name, e);
 
+	if (r < 0)
+		return r;
 	if (fstatat(t->dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode)) {
-		if (!t->replace)
+		if (!t->make_way)
 			return in_the_way(t, "a folder", e);
-		r = file_remove_tree(t->dirfd, name);
-		if (r < 0)
-			return failed(t, -r, t->path, e);
+		r = t->make_way(t->make_way_ctx, t->path, e);
+		if (r <= 0) {
+			drop_temp(t);
+			return r;
+		}
 	}
 	if (renameat(t->dirfd, t->temp, t->dirfd, name) < 0)
 		return failed(t, errno, t->path, e);
@@ -333,6 +358,8 @@ static int receive_entry(void *ctx, const struct tree_entry *m, struct err *e)
 	struct tree_receive *t = ctx;
 	int r;
 
+	if (m->type == TREE_SKIPPED && !*m->path)
+		return err_set(e, ERR_INVALID, 0, "what is copied is no file, folder or link");
 	if (m->type == TREE_SKIPPED) {
 		t->begun = true;
 		skipped_add(&t->skipped, m->path);
@@ -343,6 +370,7 @@ static int receive_entry(void *ctx, const struct tree_entry *m, struct err *e)
 	join(t, m->path, t->path);
 	if ((r = finish_levels(t, false, e)) < 0 ||
 		(r = go_to(t, t->path, tree_parent_len(t->path), e)) < 0 ||
+		(r = refuse_special(t, tree_last_name(t->path), e)) < 0 ||
 		(r = put_entry(t, m, e)) < 0)
 		return r;
 	return 0;
@@ -364,24 +392,6 @@ const struct tree_sink tree_receive_sink = {.entry = receive_entry,
 	.end = receive_end};
 
 /* ---- after all ---- */
-
-int tree_receive_remove(struct tree_receive *t, const char *path, struct err *e)
-{
-	join(t, path, t->path);
-	int r = go_to(t, t->path, tree_parent_len(t->path), e);
-	if (r < 0)
-		return e->errnum == ENOENT ? 0 : r; /* its folder has gone, and it too */
-	r = file_remove_tree(t->dirfd, tree_last_name(t->path));
-	return r < 0 ? failed(t, -r, t->path, e) : 0;
-}
-
-static void drop_temp(struct tree_receive *t)
-{
-	t->file = fd_close(t->file);
-	if (t->temp[0])
-		(void)unlinkat(t->dirfd, t->temp, 0);
-	t->temp[0] = '\0';
-}
 
 int tree_receive_failed(struct tree_receive *t, struct err *e)
 {

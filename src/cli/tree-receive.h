@@ -34,10 +34,13 @@ struct tree_receive {
 	int base;
 	char name[RECEIVE_NAME_SIZE]; /* of the tree's root in base; "": base is the root */
 	bool folder_only;	      /* only a folder may come */
-	bool replace; /* what is in the way of another type is removed; hard links to what is there
-		       */
-	bool beside;  /* shown ends in name */
-	bool is_new;  /* there was nothing of that name before */
+	bool replace; /* files in the way of folders are removed; hard links to what is there */
+	/* Removes a folder at path, which a file or link is to replace: 1; 0: it stays. NULL: an
+	 * error. */
+	int (*make_way)(void *ctx, const char *path, struct err *e);
+	void *make_way_ctx;
+	bool beside; /* shown ends in name */
+	bool is_new; /* there was nothing of that name before */
 	bool begun, ended;
 	int dirfd;		      /* of the folder at work, or -1 */
 	char dir[RECEIVE_PATH_SIZE];  /* its path below base */
@@ -67,8 +70,6 @@ void tree_receive_close(struct tree_receive *t); /* a file that is not complete 
 int tree_receive_confine(const struct tree_receive *t, struct err *e) must_check;
 /* ctx is t. */
 extern const struct tree_sink tree_receive_sink;
-/* Removes a path below base, with all that is below it. */
-int tree_receive_remove(struct tree_receive *t, const char *path, struct err *e) must_check;
 /* After a failure: removes what is not complete; on a full disk also all of a destination that is
  * new. Else the hint says that part of it is there. Returns the negative errno of e. */
 int tree_receive_failed(struct tree_receive *t, struct err *e);

@@ -264,11 +264,25 @@ static int make_hard_link(struct copy_in *in, const char *name, struct err *e)
 	return r == -EISDIR ? is_a_folder(in->path, e) : r < 0 ? no_writing(-r, in->path, e) : 0;
 }
 
+/* A device, pipe or socket is nothing that a copy replaces. */
+static int refuse_special(const struct copy_in *in, const char *name, struct err *e)
+{
+	struct stat st;
+
+	if (fstatat(in->folder, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || S_ISREG(st.st_mode) ||
+		S_ISLNK(st.st_mode) || S_ISDIR(st.st_mode))
+		return 0;
+	return err_set(e, ERR_EXISTS, EEXIST, "%.200s is there already and is no file or folder",
+		in->path);
+}
+
 int copy_in_make(struct copy_in *in, struct err *e)
 {
 	const char *name;
 	int r = enter_folder(in, &name, e);
 
+	if (r == 0 && in->entry.type != TREE_SKIPPED)
+		r = refuse_special(in, name, e);
 	if (r < 0)
 		return r;
 	switch (in->entry.type) {

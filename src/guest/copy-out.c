@@ -64,6 +64,7 @@ static bool is_kernel_fs(int fd)
 static int check_source(const struct copy_root *root, const char *path,
 	const struct copy_place_at *at, struct err *e)
 {
+	struct stat st;
 	cleanup_fd int fd =
 		openat(at->fd, *at->name ? at->name : ".", O_PATH | O_NOFOLLOW | O_CLOEXEC);
 
@@ -72,6 +73,11 @@ static int check_source(const struct copy_root *root, const char *path,
 			root->what, path);
 	if (fd < 0)
 		return err_errno(e, errno, "%.200s in the %s", path, root->what);
+	if (fstat(fd, &st) < 0)
+		return err_errno(e, errno, "%.200s in the %s", path, root->what);
+	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode) && !S_ISLNK(st.st_mode))
+		return err_set(e, ERR_INVALID, EINVAL,
+			"%.200s in the %s is no file, folder or link", path, root->what);
 	if (is_kernel_fs(fd))
 		return err_set(e, ERR_INVALID, EINVAL,
 			"%.200s is on a file system of the kernel's: it can be read in the %s "

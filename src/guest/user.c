@@ -169,20 +169,22 @@ int user_resolve(
 	return 0;
 }
 
-/* A regular file of the image itself, not of anything mounted over it. A missing one is empty. */
+/* As the container sees it, also when it is in a mount. A missing one is empty. */
 static int read_file(const char *path, struct buf *b, struct err *e)
 {
 	struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
-		.resolve = RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS};
+		.resolve = RESOLVE_NO_MAGICLINKS};
 	struct stat st;
 	cleanup_fd int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
 
 	if (fd < 0)
-		return errno == ENOENT || errno == ENOTDIR ? 0 : err_errno(e, errno, "%s", path);
+		return errno == ENOENT || errno == ENOTDIR
+			       ? 0
+			       : err_errno(e, errno, "cannot read the container's %s", path);
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-		return err_set(e, ERR_INVALID, EINVAL, "the image's %s is not a file", path);
+		return err_set(e, ERR_INVALID, EINVAL, "the container's %s is not a file", path);
 	int r = fd_read_all(fd, b);
-	return r < 0 ? err_errno(e, -r, "the image's %s", path) : 0;
+	return r < 0 ? err_errno(e, -r, "cannot read the container's %s", path) : 0;
 }
 
 int user_lookup(const char *spec, struct user *ret, struct err *e)

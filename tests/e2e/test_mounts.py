@@ -83,6 +83,20 @@ def test_add_and_rm_of_a_running_sandbox(t):
     t.home.refused(1, "no mount", args=["sandbox", "mount", "rm", t.box, "/more"])
 
 
+def test_users_come_from_a_mount_over_etc(t):
+    etc = folder(t, "etc")
+    write(f"{etc}/passwd", "root:x:0:0::/:/bin/sh\nmine:x:1234:1235::/tmp:/bin/sh\n")
+    t.home("sandbox", "mount", "add", t.box, f"{etc}:/etc:ro")
+    equal(t.home.sh(t.box, "id -u"), "0\n", "root runs, without a group file")
+    r = t.home("sandbox", "run", "-u", "mine", t.box, "busybox", "sh", "-c", "id -u; id -g")
+    equal(r.out, b"1234\n1235\n", "as the container sees it")
+    os.unlink(f"{etc}/passwd")
+    os.mkdir(f"{etc}/passwd")
+    t.home.refused(125, "the container's /etc/passwd is not a file",
+                   args=["sandbox", "run", t.box, "busybox", "true"])
+    t.home("sandbox", "mount", "rm", t.box, "/etc")
+
+
 def test_rewind(t):
     t.home.sh(t.box, "echo one > /rw/state; echo one > /cow/state")
     t.home("checkpoint", t.box, "--label", "one")

@@ -83,8 +83,8 @@ ALL = (
     entry(WHITEOUT, b"never-was"), entry(FILE, b"becomes-file", data=b"file"),
     entry(DIR, b"becomes-folder"), entry(FILE, b"becomes-folder/y", data=b"y"),
     entry(SKIPPED, b"fifo"), entry(FILE, b"n\n\xff", data=b"odd"))
-SHOWN = ["C becomes-file", "C becomes-folder", "A becomes-folder/y", "C content", "A fresh",
-         "A fresh/f", "D gone", "D gone-file", "C mode", "A n\\x0a\\xff", "A new", "A newlink",
+SHOWN = ["C becomes-file", "D becomes-file/x", "C becomes-folder", "A becomes-folder/y", "C content", "A fresh",
+         "A fresh/f", "D gone", "D gone-file", "D gone/1", "C mode", "A n\\x0a\\xff", "A new", "A newlink",
          "D opaque/in/deep", "D opaque/old", "A same3", "A sub/b"]
 
 
@@ -111,7 +111,7 @@ def diff(w, c):
     ok('{"hex": "6e0aff"}' in found, "a name that is no text", list(found))
     # Which order the marks come in does not matter.
     c.upper(entry(OPAQUE, b"opaque"), entry(DIR, b"opaque"))
-    equal(c.diff().out.splitlines(), ["D opaque/in", "D opaque/kept", "D opaque/old"],
+    equal(c.diff().out.splitlines(), ["D opaque/in", "D opaque/in/deep", "D opaque/kept", "D opaque/old"],
           "an opaque folder hides what it does not have")
     c.upper(entry(FILE, b"sub/../../canary", data=b"x"))
     r = c.diff()
@@ -128,7 +128,7 @@ def refusals(c):
         r = c.apply("--yes", *args)
         ok(r.code == 1 and said(r, needle), f"PATH {args}", r.err)
     status, out = c.w.on_terminal_with("n\n", "sandbox", "apply", "box", "/src")
-    ok(status == 1 and b"Write 16 changes" in out and b"as it was" in out, "no is no", out)
+    ok(status == 1 and b"Write 18 changes" in out and b"as it was" in out, "no is no", out)
     equal(c.read("content"), b"content", "and nothing was written")
 
 
@@ -153,7 +153,7 @@ def apply_all(w, c):
     log = json.loads(w.kosa8("audit", "ls", "--json").out)[-1]
     equal((log["action"], log["result"], log["sandbox"]), ("mount.apply", "ok", "box"), "recorded")
     equal({k: log["detail"][k] for k in ("host", "guest", "added", "changed", "removed")},
-          {"host": c.host, "guest": "/src", "added": 8, "changed": 4, "removed": 4}, "with its sums")
+          {"host": c.host, "guest": "/src", "added": 8, "changed": 4, "removed": 6}, "with its sums")
 
 
 def apply_some(c):
@@ -161,11 +161,57 @@ def apply_some(c):
     c.upper(*ALL)
     r = c.apply("--yes", "fresh/f", "/src/gone/", "content")
     equal([x for x in r.err.splitlines() if x[:2] in ("A ", "C ", "D ")],
-          ["C content", "A fresh", "A fresh/f", "D gone"], "some paths, and the folders they need")
+          ["C content", "A fresh", "A fresh/f", "D gone", "D gone/1"], "some paths, and the folders they need")
     equal((c.read("fresh/f"), c.exists("gone"), c.exists("new")), (b"f", False, False), "no others")
-    equal(len(c.diff().out.splitlines()), 12, "the rest still differs")
+    equal(len(c.diff().out.splitlines()), 13, "the rest still differs")
     status, out = c.w.on_terminal_with("y\n", "sandbox", "apply", "box", "/src", "new")
     ok(status == 0 and c.read("new") == b"new file", "yes on a terminal", out)
+
+
+def host_goes_on(c):
+    """What the host has below a folder that goes is shown, and nothing goes that was not."""
+    def tree_at_f():
+        c.reset()
+        os.makedirs(f"{c.host}/f/deep")
+        for name in ("f/deep/p", "gone/newhost"):
+            with open(f"{c.host}/{name}", "w", encoding="ascii"):
+                pass
+        c.upper(entry(FILE, b"f", data=b"x"), entry(WHITEOUT, b"gone"), entry(FILE, b"new", data=b"x"),
+                entry(FILE, b"content", data=b"CONTENT"), entry(WHITEOUT, b"gone-file"))
+
+    tree_at_f()
+    equal(c.diff().out.splitlines(), ["C content", "C f", "D f/deep", "D f/deep/p", "D gone",
+                                      "D gone-file", "D gone/1", "D gone/newhost", "A new"],
+          "all that would go")
+    r = c.apply("--yes", "gone/newhost")
+    equal((r.code, os.listdir(f"{c.host}/gone")), (0, ["1"]), "one of a folder goes alone")
+    r = c.apply("--yes")
+    equal((r.code, c.read("f"), c.exists("gone"), c.read("content")), (0, b"x", False, b"CONTENT"),
+          "what was shown goes")
+
+    tree_at_f()
+
+    def meanwhile():
+        for name in ("f/deep/late", "gone/late", "new"):
+            with open(f"{c.host}/{name}", "w", encoding="ascii") as f:
+                f.write("late")
+        for name in ("content", "gone-file"):
+            with open(f"{c.host}/{name}", "w", encoding="ascii") as f:
+                f.write("other text")
+    status, out = c.w.on_terminal_with("y\n", "sandbox", "apply", "box", "/src", then=meanwhile)
+    equal([c.read(n) for n in ("f/deep/late", "gone/late", "new", "content", "gone-file")],
+          [b"late"] * 3 + [b"other text"] * 2, "what came after it was shown stays")
+    equal([c.exists(n) for n in ("f/deep/p", "gone/1")], [False] * 2, "the rest went")
+    ok(status == 1 and all(b"%s has changed since it was shown" % n in out for n in
+                           (b"f/deep", b"gone", b"new", b"content", b"gone-file")), "said", out)
+    ok(not any(n.startswith(".kosa8") for n in os.listdir(c.host)), "nothing half is left")
+
+    c.reset()
+    os.mkfifo(f"{c.host}/pipe")
+    c.upper(entry(FILE, b"pipe", data=b"x"))
+    r = c.apply("--yes")
+    ok(r.code == 1 and said(r, "/pipe: it is no file or folder") and
+       stat.S_ISFIFO(os.lstat(f"{c.host}/pipe").st_mode), "a pipe is not replaced", r.err)
 
 
 def hostile(w, c):
@@ -222,13 +268,15 @@ def hostile(w, c):
 
 
 def on_terminal_with(w):
-    def run(answer, *args):
+    def run(answer, *args, then=None):
         master, slave = pty.openpty()
         p = w.start(*args, stdin=slave, stdout=slave, stderr=slave)
         os.close(slave)
         out = b""
         while b"[y/N]" not in out:
             out += os.read(master, 65536)
+        if then:
+            then()
         os.write(master, answer.encode())
         while True:
             try:
@@ -253,6 +301,7 @@ def main():
         refusals(c)
         apply_all(w, c)
         apply_some(c)
+        host_goes_on(c)
         hostile(w, c)
         equal(w.kosa8("sandbox", "rm", "-f", "box").code, 0, "rm --force")
     return done()

@@ -139,10 +139,20 @@ def out_places(w):
     ok(r.code == 1 and said(r, "no folder"), "the contents of a file", r.err)
     equal(w.kosa8("sandbox", "cp", "box:link", p.path("dangling")).code, 0, "a link")
     equal(os.readlink(p.path("dangling")), "../somewhere", "is copied as one")
+    os.mkfifo(p.path("pipe"))
+    r = w.kosa8("sandbox", "cp", "box:file", p.path("pipe"))
+    ok(r.code == 1 and said(r, p.path("pipe") + ": it is no file or folder"), "over a pipe", r.err)
+    os.makedirs(p.path("in/good/d"))
+    inside = next(n for n in sorted(os.listdir(p.path("new"))) if os.path.isfile(p.path("new/" + n)))
+    os.mkfifo(p.path("in/good/" + inside))
+    r = w.kosa8("sandbox", "cp", "box:good", p.path("in"))
+    ok(r.code == 1 and said(r, f"in/good/{inside}: it is no file or folder"), "one in it", r.err)
+    ok(all(stat.S_ISFIFO(os.lstat(p.path(n)).st_mode) for n in ("pipe", "in/good/" + inside)),
+       "none is replaced")
     os.chdir(p.top)
     equal(w.kosa8("sandbox", "cp", "box:file", "./a:b").code, 0, "a host name with a colon")
     ok(os.path.exists(p.path("a:b")), "is written")
-    ok(p.untouched("new", "there", "contents", "to-there", "f", "l", "dangling", "a:b"),
+    ok(p.untouched("new", "there", "contents", "to-there", "f", "l", "dangling", "a:b", "pipe", "in"),
        "nothing else was written")
 
 
@@ -157,8 +167,8 @@ def out_trees(w):
     ok(len(lines) == 11 and "dev/0" in lines[0] and "5 more" in lines[10], "with a few notices",
        lines)
     r = w.kosa8("sandbox", "cp", "box:device", p.path("device"))
-    ok(r.code == 0 and said(r, "skipped") and not os.path.lexists(p.path("device")), "one alone",
-       r.err)
+    ok(r.code == 1 and said(r, "is no file, folder or link") and not
+       os.path.lexists(p.path("device")), "one alone is an error", r.err)
     r = w.kosa8("sandbox", "cp", "box:deep", p.path("deep"))
     equal((r.code, r.err), (0, ""), "2000 folders in each other")
     fd = os.open(p.path("deep"), os.O_RDONLY)

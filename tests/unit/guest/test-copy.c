@@ -417,6 +417,27 @@ static void test_upper(void)
 	free(m);
 }
 
+static void test_special(void)
+{
+	make_dir("special");
+	make_dir("plain");
+	make_dir("special/plain");
+	make_file("plain/pipe", "x", 0644);
+	must(mkfifoat(root.fd, "special/pipe", 0600) == 0 &&
+			mkfifoat(root.fd, "special/plain/pipe", 0600) == 0,
+		"pipes");
+	EQ_INT(send("special/pipe", false), -EINVAL, "a pipe as the source");
+	OK(strstr(fault.what, "no file, folder or link"), "is refused");
+	EQ_INT(copy("plain/pipe", "special/pipe", "", false), -EEXIST, "a pipe where a file goes");
+	OK(strstr(fault.what, "pipe is there already and is no file or folder"), "is refused");
+	EQ_INT(copy("plain", "special", "plain", false), -EEXIST, "one in a folder");
+	OK(strstr(fault.what, "plain/pipe is there already"), "by its name");
+	OK(S_ISFIFO(stat_of("special/pipe").st_mode) &&
+			S_ISFIFO(stat_of("special/plain/pipe").st_mode),
+		"and nothing is replaced");
+	EQ_INT(copy("plain/pipe", "special/other", "", false), 0, "beside them a file is made");
+}
+
 static void test_kernel_files(void)
 {
 	struct copy_root real = {.fd = open("/", O_PATH | O_DIRECTORY), .what = "container"};
@@ -449,6 +470,7 @@ int main(void)
 	test_deep();
 	test_shrinking();
 	test_upper();
+	test_special();
 	test_kernel_files();
 	(void)fd_close(root.fd);
 	char *argv[] = {"rm", "-rf", folder, NULL};
