@@ -149,6 +149,15 @@ static void drop_output(struct session *x)
 	}
 }
 
+/* A client with --timeout also ends when the guest did not keep it. */
+static void ended_with_client(const struct session *x, const struct agent_exit *end, struct err *e)
+{
+	if (x->timed_out || (end && end->how == AGENT_END_TIMEOUT))
+		(void)err_set(e, ERR_TIMEOUT, 0, "timed out: ended with its client");
+	else
+		(void)err_set(e, ERR_CANCELLED, 0, "ended with its client");
+}
+
 /* Ends it with its client: what it started is waited for, anything else is over at once. */
 static void leave(struct session *x)
 {
@@ -165,7 +174,7 @@ static void leave(struct session *x)
 		machine_kick(s->machine);
 	if (x->kind->tree)
 		return;
-	(void)err_set(&e, ERR_CANCELLED, 0, "ended with its client");
+	ended_with_client(x, NULL, &e);
 	op_fail(x->op, &e);
 }
 
@@ -319,8 +328,10 @@ void session_client_frame(struct op *op, const struct frame *f)
 void session_client_gone(struct op *op)
 {
 	struct session *x = op->state;
+	json_int_t timeout_ms = json_integer_value(json_object_get(op->request, "timeout_ms"));
 
 	x->client_gone = true;
+	x->timed_out = timeout_ms > 0 && (clock_mono_us() - x->begun_us) / 1000 >= timeout_ms;
 	if (x->state == SESSION_WAITING)
 		cancelled(x);
 	else
@@ -414,7 +425,7 @@ static void agent_exit(struct session *x, const struct frame *f)
 		return;
 	}
 	if (x->client_gone && !x->keeps_on) {
-		(void)err_set(&e, ERR_CANCELLED, 0, "ended with its client");
+		ended_with_client(x, &end, &e);
 		op_fail(op, &e);
 		return;
 	}

@@ -56,6 +56,7 @@ struct session {
 	uint64_t untold; /* of stdin's window: what the client was not told yet */
 	bool started;
 	bool client_gone;	/* or it wants it ended before it was open */
+	bool timed_out;		/* when it went, its time had passed */
 	bool keeps_on;		/* it goes on when the client is gone: a detached run */
 	bool detach, stdin_eof; /* said before it was open */
 	bool resized;

@@ -8,6 +8,7 @@ ordinary user can make too. The group enters it by starting itself anew there.
 import ctypes
 import errno
 import os
+import subprocess
 import tarfile
 
 from harness import BUSYBOX, PYTHON, SMALL, Home, check, equal, wait_for
@@ -134,11 +135,26 @@ def test_create(t):
 
 
 def test_a_guest_that_fills_the_host(t):
-    """Its writes wait or fail; with space again it goes on, and it was never killed."""
+    """Its writes wait or fail; with space again it goes on, and it was never killed. Meanwhile who
+    asks it is told at once, and gets an error where no answer is to be waited for."""
+    t.home("sandbox", "run", "-d", "--name", "said", t.box, BUSYBOX, "echo", "something")
+    t.home("sandbox", "wait", t.box, "said")
     leave(t, 30)
     t.home.any("sandbox", "run", "--timeout", "15s", t.box, BUSYBOX, "sh", "-c",
                "dd if=/dev/urandom of=/workspace/fill bs=1M count=80; sync; echo $?", timeout=60)
+    wait_for(lambda: t.home.inspect(t.box)["live"]["waiting_for_disk_space"], "QEMU to wait")
+    notice = b"the sandbox waits: no space on the host"
+    waiting = t.home.start("sandbox", "logs", t.box, "said", stderr=subprocess.STDOUT)
+    check(waiting.stdout.readline().startswith(notice), "logs: the notice")
+    asking = t.home.start("sandbox", "ps", t.box)
+    check(asking.stderr.readline().startswith(notice), "ps: the notice")
+    error = asking.communicate(timeout=25)[1]
+    check(asking.returncode == 1 and error.startswith(b"kosa8: " + notice), f"ps: {error!r}")
+    check(waiting.poll() is None, "logs waits")
     relieve(t)
+    equal((waiting.communicate(timeout=30)[0], waiting.returncode), (b"something\n", 0),
+          "and goes on")
+    t.home("sandbox", "rm", f"{t.box}/said")
     state = t.home.state(t.box)
     check(state == "running", f"the sandbox is {state}")
     equal(t.home.sh(t.box, "rm -f /workspace/fill; echo fine", timeout=60), "fine")

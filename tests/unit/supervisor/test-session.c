@@ -2,6 +2,7 @@
 /* Sessions of every kind, as a client and an honest agent have them. */
 #include "bench.h"
 
+#include "base/clock.h"
 #include "base/cursor.h"
 #include "proto/agent-files.h"
 
@@ -148,6 +149,23 @@ static void test_gone(void)
 	EQ_INT(ops_count(), 0, "and comes");
 	cleanup_json *record = last_record("run");
 	EQ_STR(str(record, "result"), "cancelled", "the record says why");
+
+	for (int i = 0; i < 2; i++) {
+		cleanup_json *request = run_request();
+		(void)json_object_set_new(request, "timeout_ms", json_integer(i ? 1 : 60000));
+		client_open(&p, "run", json_incref(request));
+		stream = agent_hears(AGENT_RUN);
+		int64_t opened_us = clock_mono_us();
+		while (clock_mono_us() < opened_us + 2000)
+			;
+		client_close(&p);
+		while (next_frame(&agent)->type)
+			;
+		agent_exits(stream, AGENT_END_KILLED, 9);
+		cleanup_json *end = last_record("run");
+		EQ_STR(str(end, "result"), i ? "timeout" : "cancelled",
+			"or that its time had passed");
+	}
 
 	client_open(&p, "exec", json_pack("{s:s, s:[s]}", "container", ID, "argv", "sh"));
 	stream = agent_hears(AGENT_EXEC);
