@@ -67,11 +67,10 @@ static int go_to(struct tree_receive *t, const char *path, size_t len, struct er
 	return 0;
 }
 
-static void set_times(uint64_t mtime_ns, struct timespec ret[2])
+static void set_times(int64_t mtime_ns, struct timespec ret[2])
 {
 	ret[0] = (struct timespec){.tv_nsec = UTIME_OMIT};
-	ret[1] = (struct timespec){.tv_sec = (time_t)(mtime_ns / 1000000000u),
-		.tv_nsec = (long)(mtime_ns % 1000000000u)};
+	ret[1] = tree_timespec(mtime_ns);
 }
 
 static int finish_level(struct tree_receive *t, struct err *e)
@@ -275,7 +274,7 @@ static int copy_made(struct tree_receive *t, int from, struct err *e)
 	if (n < 0)
 		return failed(t, (int)-n, t->path, e);
 	t->mode = st.st_mode & PERMISSIONS;
-	t->mtime_ns = (uint64_t)st.st_mtim.tv_sec * 1000000000u + (uint64_t)st.st_mtim.tv_nsec;
+	t->mtime_ns = tree_time_ns(st.st_mtim);
 	return receive_file_end(t, e);
 }
 

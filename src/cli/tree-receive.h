@@ -26,7 +26,7 @@
 struct receive_level {
 	size_t path_len;
 	mode_t mode;
-	uint64_t mtime_ns;
+	int64_t mtime_ns;
 };
 
 struct tree_receive {
@@ -51,7 +51,7 @@ struct tree_receive {
 	char temp[RECEIVE_TEMP_SIZE]; /* in dirfd; "": none */
 	int file;
 	mode_t mode; /* of the file at work */
-	uint64_t mtime_ns;
+	int64_t mtime_ns;
 	uint64_t made; /* entries */
 	struct inode_table files;
 	struct skipped skipped;

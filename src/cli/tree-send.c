@@ -108,9 +108,7 @@ static void put_entry(
 	m->type = type;
 	m->mode = st->st_mode & 07777;
 	m->uid = m->gid = 0; /* as docker's cp: what comes in is root's */
-	m->mtime_ns = st->st_mtim.tv_sec < 0 ? 0
-					     : (uint64_t)st->st_mtim.tv_sec * 1000000000u +
-						       (uint64_t)st->st_mtim.tv_nsec;
+	m->mtime_ns = tree_time_ns(st->st_mtim);
 	m->size = type == TREE_FILE ? (uint64_t)st->st_size : 0;
 	tree_entry_encode(b, m);
 	m->target[0] = '\0';

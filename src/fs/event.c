@@ -22,9 +22,22 @@
 #define GHOST_DEVICE UINT64_MAX
 #define PATH_MAX_BYTES 4095
 
+static uint32_t hash_of(uint64_t folder, const char *name)
+{
+	uint32_t hash = 2166136261u ^ (uint32_t)folder;
+
+	for (; *name; name++)
+		hash = (hash ^ (unsigned char)*name) * 16777619u;
+	return hash;
+}
+
 static struct host_event *find(struct fs *fs, uint64_t folder, const char *name, bool sent)
 {
+	uint32_t hash = hash_of(folder, name);
+
 	for (size_t i = 0; fs->events.all && i < SLOTS; i++) {
+		if (fs->events.hash[i] != hash)
+			continue;
 		struct host_event *e = &fs->events.all[i];
 		if (e->used && (e->sent_ms != 0) == sent && e->folder == folder &&
 			strcmp(e->name, name) == 0)
@@ -58,7 +71,9 @@ void event_add(struct fs *fs, const struct node *folder, const char *name, enum 
 
 	if (!fs->relay_pid)
 		return;
-	if (!v->all)
+	if (!v->hash)
+		v->hash = calloc(SLOTS, sizeof(*v->hash));
+	if (v->hash && !v->all)
 		v->all = calloc(SLOTS, sizeof(*v->all));
 	if (!v->all)
 		return;
@@ -74,6 +89,7 @@ void event_add(struct fs *fs, const struct node *folder, const char *name, enum 
 		.type = type,
 		.used = true,
 		.order = ++v->order};
+	v->hash[e - v->all] = hash_of(folder->id, name);
 	(void)snprintf(e->name, sizeof(e->name), "%s", name);
 	if (!v->send_ms)
 		v->send_ms = now + EVENTS_MS;

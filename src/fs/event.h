@@ -27,6 +27,7 @@ struct host_event {
 
 struct host_events {
 	struct host_event *all; /* EVENTS_MAX * 4 */
+	uint32_t *hash;		/* of each; all are looked through for each event of the host's */
 	uint64_t ghosts, order; /* made so far */
 	int64_t send_ms;	/* when those collected go out; 0: none */
 };

@@ -64,6 +64,7 @@ void fs_release(struct fs *fs)
 	buf_release(&fs->notices);
 	fs->proc_fd = fd_close(fs->proc_fd);
 	free(fs->events.all);
+	free(fs->events.hash);
 	free(fs->out);
 	if (fs->slots)
 		(void)munmap(fs->slots, FS_SLOTS * FS_SLOT_SIZE);

@@ -30,7 +30,9 @@
 #define QUIET_MS 20
 /* Of these the guest is told; beyond them it keeps what it has for as long as it was allowed to. */
 #define ALL_MAX 200000
-#define READS_MAX 64 /* at once */
+/* At once: a guest that waits for an answer waits for this, too. What is not read then is read
+ * later, or lost, which inotify tells. */
+#define READ_MS 4
 
 int watches_init(struct watches *w)
 {
@@ -284,15 +286,19 @@ static void event(struct fs *fs, const struct inotify_event *e)
 
 void watch_read(struct fs *fs)
 {
-	_Alignas(struct inotify_event) char b[32768];
+	_Alignas(struct inotify_event) char b[4096];
 	struct watches *w = &fs->watches;
+	int64_t end = clock_mono_ms() + READ_MS;
 	ssize_t n;
 
-	for (int i = 0; w->fd >= 0 && i < READS_MAX && (n = read(w->fd, b, sizeof(b))) > 0; i++)
+	while (w->fd >= 0 && (n = read(w->fd, b, sizeof(b))) > 0) {
 		for (char *at = b; at < b + n;) {
 			const struct inotify_event *e = (const void *)at;
 			event(fs, e);
 			at += sizeof(*e) + e->len;
 		}
+		if (clock_mono_ms() >= end)
+			break;
+	}
 	w->own_len = 0;
 }

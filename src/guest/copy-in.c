@@ -51,12 +51,6 @@ static int temporary_name(char ret[static COPY_TEMP_SIZE])
 	return 0;
 }
 
-static struct timespec time_of(uint64_t ns)
-{
-	return (struct timespec){
-		.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
-}
-
 static void set_time(int fd, struct timespec mtime)
 {
 	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, mtime};
@@ -130,7 +124,7 @@ static int make_folder(struct copy_in *in, const char *name, struct err *e)
 		return no_writing(errno, in->path, e);
 	/* Its content follows, most likely. */
 	return enter(in, fd_take(&fd), in->path, strlen(in->path),
-		stays ? st.st_mtim : time_of(m->mtime_ns));
+		stays ? st.st_mtim : tree_timespec(m->mtime_ns));
 }
 
 /* Files */
@@ -184,7 +178,7 @@ static int finish_file(struct copy_in *in, int fd, const char *temp, const char 
 	/* The owner first: a change of it takes setuid away. */
 	if (fchown(fd, in->owner, in->group) < 0 || fchmod(fd, m->mode & 07777) < 0)
 		return -errno;
-	set_time(fd, time_of(m->mtime_ns));
+	set_time(fd, tree_timespec(m->mtime_ns));
 	return *temp ? replace(in->folder, temp, name) : link_file(in->folder, fd, name);
 }
 
@@ -230,7 +224,8 @@ static int make_file(struct copy_in *in, const char *name, struct err *e)
 
 static int make_symlink(struct copy_in *in, const char *name, struct err *e)
 {
-	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, time_of(in->entry.mtime_ns)};
+	const struct timespec times[2] = {
+		{.tv_nsec = UTIME_OMIT}, tree_timespec(in->entry.mtime_ns)};
 	char temp[COPY_TEMP_SIZE];
 	int r = temporary_name(temp);
 

@@ -139,9 +139,7 @@ static int put_entry(struct out *o, enum tree_type type, const struct stat *st, 
 	m->mode = st->st_mode & 07777;
 	m->uid = st->st_uid;
 	m->gid = st->st_gid;
-	m->mtime_ns = st->st_mtim.tv_sec < 0 ? 0
-					     : (uint64_t)st->st_mtim.tv_sec * 1000000000u +
-						       (uint64_t)st->st_mtim.tv_nsec;
+	m->mtime_ns = tree_time_ns(st->st_mtim);
 	m->size = type == TREE_FILE ? (uint64_t)st->st_size : 0;
 	memcpy(m->path, o->path, o->path_len + 1);
 	if (type != TREE_SYMLINK && type != TREE_HARDLINK)

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define NS_PER_S 1000000000
+
 #define NAME_LEN_MAX 255
 #define MODE_MAX 07777
 
@@ -39,7 +41,7 @@ void tree_entry_encode(struct buf *b, const struct tree_entry *m)
 	buf_put_u32(b, m->mode);
 	buf_put_u32(b, m->uid);
 	buf_put_u32(b, m->gid);
-	buf_put_u64(b, m->mtime_ns);
+	buf_put_u64(b, (uint64_t)m->mtime_ns);
 	buf_put_u64(b, m->size);
 	buf_put_str(b, m->path);
 	buf_put_str(b, m->target);
@@ -113,11 +115,32 @@ int tree_entry_parse(const unsigned char *data, size_t len, struct tree_entry *r
 	ret->mode = cursor_u32(&c);
 	ret->uid = cursor_u32(&c);
 	ret->gid = cursor_u32(&c);
-	ret->mtime_ns = cursor_u64(&c);
+	ret->mtime_ns = (int64_t)cursor_u64(&c);
 	ret->size = cursor_u64(&c);
 	get_path(&c, ret->path);
 	get_path(&c, ret->target);
 	if (!cursor_done(&c) || !entry_is_sane(ret))
 		return -EPROTO;
 	return (int)header + 4;
+}
+
+int64_t tree_time_ns(struct timespec t)
+{
+	int64_t ns;
+
+	if (__builtin_mul_overflow((int64_t)t.tv_sec, (int64_t)NS_PER_S, &ns) ||
+		__builtin_add_overflow(ns, (int64_t)t.tv_nsec, &ns))
+		return t.tv_sec < 0 ? INT64_MIN : INT64_MAX;
+	return ns;
+}
+
+struct timespec tree_timespec(int64_t ns)
+{
+	int64_t rest = ns % NS_PER_S, seconds = ns / NS_PER_S;
+
+	if (rest < 0) {
+		rest += NS_PER_S;
+		seconds--;
+	}
+	return (struct timespec){.tv_sec = (time_t)seconds, .tv_nsec = (long)rest};
 }

@@ -4,7 +4,7 @@
  * TREE_END. An entry, little-endian:
  *
  *     u32 length of the header that follows, at most TREE_HEADER_MAX
- *     u8 type, u32 mode (permission bits, TREE_MODE_IMPLIED), u32 uid, u32 gid, u64 mtime in ns,
+ *     u8 type, u32 mode (permission bits, TREE_MODE_IMPLIED), u32 uid, u32 gid, i64 mtime in ns,
  * u64 size str path      relative, "/" between names; "" is the root of the tree str target    of a
  * symbolic link; of a hard link the path of an earlier entry `size` bytes of content, for TREE_FILE
  *
@@ -18,6 +18,7 @@
 #include "../base/cursor.h"
 
 #include <stdbool.h>
+#include <time.h>
 
 #define TREE_PATH_MAX 4096
 /* In the mode of a TREE_DIR: nobody said what the folder is to be. It is made where it is missing,
@@ -40,7 +41,7 @@ enum tree_type {
 struct tree_entry {
 	enum tree_type type;
 	uint32_t mode, uid, gid;
-	uint64_t mtime_ns;
+	int64_t mtime_ns; /* since 1970; before it below 0 */
 	uint64_t size;
 	char path[TREE_PATH_MAX];
 	char target[TREE_PATH_MAX];
@@ -52,5 +53,7 @@ void tree_entry_encode(struct buf *b, const struct tree_entry *m);
 int tree_entry_parse(const unsigned char *data, size_t len, struct tree_entry *ret) must_check;
 /* Relative, no empty name, no "." or "..", names of at most 255 bytes; "" is safe. */
 bool tree_path_is_safe(const char *path);
+int64_t tree_time_ns(struct timespec t); /* as near to it as 64 bits allow: 1677 to 2262 */
+struct timespec tree_timespec(int64_t ns);
 
 #endif

@@ -175,6 +175,12 @@ int spec_mount_parse(const char *text, struct spec_mount *ret, struct err *e)
 					: "the path in the sandbox does not begin with /");
 		len = (size_t)(colon - text);
 	}
+	for (unsigned i = 0; len < strlen(text) && i < AGENT_MOUNT_MODE_COUNT; i++) {
+		size_t n = strlen(mode_names[i]);
+		if (len > n && text[len - n - 1] == ':' &&
+			strncmp(text + len - n, mode_names[i], n) == 0)
+			return bad_mount(e, text, "it ends in two modes");
+	}
 	const char *split = last_split(text, len);
 	if (!split)
 		return bad_mount(e, text, "there is no path in the sandbox");

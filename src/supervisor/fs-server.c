@@ -53,6 +53,8 @@ struct fs_server {
 	size_t waiting_len;
 	struct fs_server_events events;
 	void *ctx;
+	void (*gone)(void *ctx);
+	void *gone_ctx;
 };
 
 static void on_closed(uv_handle_t *handle)
@@ -61,6 +63,8 @@ static void on_closed(uv_handle_t *handle)
 
 	if (--f->handles > 0)
 		return;
+	void (*gone)(void *) = f->gone;
+	void *gone_ctx = f->gone_ctx;
 	(void)fd_close(f->fd);
 	(void)fd_close(f->pidfd);
 	(void)fd_close(f->save_fd);
@@ -71,6 +75,8 @@ static void on_closed(uv_handle_t *handle)
 	queue_release(&f->out);
 	queue_release(&f->after);
 	free(f);
+	if (gone)
+		gone(gone_ctx);
 }
 
 /* Again when the process has ended: only then libuv may forget it. */
@@ -91,6 +97,12 @@ void fs_server_free(struct fs_server *f)
 	f->freed = true;
 	if (f->depth == 0)
 		destroy(f);
+}
+
+void fs_server_when_gone(struct fs_server *f, void (*gone)(void *ctx), void *ctx)
+{
+	f->gone = gone;
+	f->gone_ctx = ctx;
 }
 
 static void enter(struct fs_server *f)

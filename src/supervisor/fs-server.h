@@ -52,6 +52,9 @@ int fs_server_start(uv_loop_t *loop, const struct fs_server_start *start,
 /* Ends the process and forgets it; nothing is reported any more. Allowed in its events. Accepts
  * NULL. */
 void fs_server_free(struct fs_server *f);
+/* Has gone called, from the loop, when the process has ended and all of it is closed; after
+ * fs_server_free(), which does not forget this. NULL: not any more. */
+void fs_server_when_gone(struct fs_server *f, void (*gone)(void *ctx), void *ctx);
 /* Answers all that is out with ENOTCONN: no slot of the guest's is written to any more. Before
  * fs_server_free(), when the guest goes on. */
 void fs_server_abandon(struct fs_server *f);

@@ -21,11 +21,12 @@
 #define READY_MS 10000
 #define GUEST_MS 30000
 #define SAVE_MS 2000
+#define GONE_MS 10000
 /* Answers that wait for the guest: above the first, no more are read; below the second, again. */
 #define QUEUED_HIGH (8u * 1024 * 1024)
 #define QUEUED_LOW (2u * 1024 * 1024)
 
-enum wait { WAIT_NONE, WAIT_READY, WAIT_GUEST, WAIT_SAVE };
+enum wait { WAIT_NONE, WAIT_READY, WAIT_GUEST, WAIT_SAVE, WAIT_GONE };
 
 struct mount {
 	struct mounts *ms;
@@ -48,6 +49,7 @@ struct ask {
 struct mounts {
 	struct mounts_config config;
 	struct mount *list;
+	struct fs_server *going; /* removed, and waited for; NULL: none */
 	struct machine *machine;
 	struct ask *asks;
 	enum wait wait;
@@ -61,6 +63,13 @@ struct mounts {
 };
 
 /* ---- what is waited for ---- */
+
+static void forget_going(struct mounts *ms)
+{
+	if (ms->going)
+		fs_server_when_gone(ms->going, NULL, NULL);
+	ms->going = NULL;
+}
 
 static void settle(struct mounts *ms, const struct err *why)
 {
@@ -80,6 +89,7 @@ static void settle(struct mounts *ms, const struct err *why)
 	for (struct ask *a = ms->asks; a; a = a->next)
 		a->ms = NULL;
 	ms->asks = NULL;
+	forget_going(ms);
 	done(ms->ctx, why ? &copy : NULL);
 }
 
@@ -103,7 +113,8 @@ static void settle_if_complete(struct mounts *ms)
 {
 	bool complete = (ms->wait == WAIT_READY && all_ready(ms)) ||
 			(ms->wait == WAIT_GUEST && !ms->asks) ||
-			(ms->wait == WAIT_SAVE && !any_saving(ms));
+			(ms->wait == WAIT_SAVE && !any_saving(ms)) ||
+			(ms->wait == WAIT_GONE && !ms->going);
 
 	if (complete)
 		settle(ms, ms->failed ? &ms->why : NULL);
@@ -117,6 +128,13 @@ static void on_timeout(uv_timer_t *timer)
 
 	if (ms->wait == WAIT_GUEST) {
 		(void)err_set(&why, ERR_TIMEOUT, 0, "the guest does not answer about its mounts");
+		settle(ms, &why);
+		return;
+	}
+	if (ms->wait == WAIT_GONE) {
+		(void)err_set(&why, ERR_TIMEOUT, 0,
+			"the mount is removed, but its server does not end: the host's folder is "
+			"busy until it does");
 		settle(ms, &why);
 		return;
 	}
@@ -274,6 +292,7 @@ void mounts_free(struct mounts *ms)
 		return;
 	ms->machine = NULL;
 	ms->wait = WAIT_NONE;
+	forget_going(ms);
 	for (struct ask *a = ms->asks; a; a = a->next)
 		a->ms = NULL;
 	ms->asks = NULL;
@@ -350,19 +369,44 @@ static struct mount *find(const struct mounts *ms, uint32_t id)
 	return m;
 }
 
-void mounts_remove(struct mounts *ms, uint32_t id)
+/* Returns its server, which is being ended; NULL: there is no such mount. */
+static struct fs_server *take_out(struct mounts *ms, uint32_t id)
 {
 	for (struct mount **at = &ms->list; *at; at = &(*at)->next) {
 		struct mount *m = *at;
 		if (m->spec.id != id)
 			continue;
 		*at = m->next;
-		fs_server_abandon(m->server);
-		fs_server_free(m->server);
+		struct fs_server *server = m->server;
+		fs_server_abandon(server);
+		fs_server_free(server);
 		spec_mount_release(&m->spec);
 		free(m);
-		return;
+		return server;
 	}
+	return NULL;
+}
+
+void mounts_remove(struct mounts *ms, uint32_t id)
+{
+	(void)take_out(ms, id);
+}
+
+static void on_gone(void *ctx)
+{
+	struct mounts *ms = ctx;
+
+	ms->going = NULL;
+	settle_if_complete(ms);
+}
+
+void mounts_remove_wait(struct mounts *ms, uint32_t id, mounts_done done, void *ctx)
+{
+	begin_wait(ms, WAIT_GONE, GONE_MS, done, ctx);
+	ms->going = take_out(ms, id);
+	if (ms->going)
+		fs_server_when_gone(ms->going, on_gone, ms);
+	settle_if_complete(ms);
 }
 
 void mounts_when_ready(struct mounts *ms, mounts_done done, void *ctx)

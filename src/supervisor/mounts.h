@@ -7,9 +7,9 @@
  * path. A server that fails stays in the set as failed: its mount answers errors, and removing and
  * adding the mount cures it.
  *
- * Of mounts_when_ready(), mounts_tell_guest() and mounts_save() one is under way at a time (their
- * operations are exclusive); each calls `done` once: with NULL, or with what went wrong. It may be
- * called before the function returns. mounts_free() forgets it.
+ * Of mounts_when_ready(), mounts_tell_guest(), mounts_remove_wait() and mounts_save() one is under
+ * way at a time (their operations are exclusive); each calls `done` once: with NULL, or with what
+ * went wrong. It may be called before the function returns. mounts_free() forgets it.
  */
 #ifndef KOSA8_SUPERVISOR_MOUNTS_H
 #define KOSA8_SUPERVISOR_MOUNTS_H
@@ -40,6 +40,8 @@ int mounts_add(
 	struct mounts *ms, const struct spec_mount *m, int table_fd, struct err *e) must_check;
 /* Ends its server. */
 void mounts_remove(struct mounts *ms, uint32_t id);
+/* The same, and waits until it has ended: the host's folder is in nobody's hands then. */
+void mounts_remove_wait(struct mounts *ms, uint32_t id, mounts_done done, void *ctx);
 
 /* When all servers that were started serve, or the first one failed. */
 void mounts_when_ready(struct mounts *ms, mounts_done done, void *ctx);

@@ -27,13 +27,18 @@ static int begin_change(struct op *op, struct err *e)
 	return 0;
 }
 
-static void forget(struct supervisor *s, uint32_t id)
+static void forget_spec(struct supervisor *s, uint32_t id)
 {
 	for (size_t i = 0; i < s->spec.mounts.len; i++)
 		if (s->spec.mounts.list[i].id == id) {
 			spec_mounts_remove(&s->spec.mounts, i);
 			break;
 		}
+}
+
+static void forget(struct supervisor *s, uint32_t id)
+{
+	forget_spec(s, id);
 	if (s->mounts)
 		mounts_remove(s->mounts, id);
 }
@@ -132,6 +137,16 @@ static void add(struct op *op)
 		mounts_when_ready(s->mounts, on_served, op);
 }
 
+static void on_gone(void *ctx, const struct err *why)
+{
+	struct op *op = ctx;
+
+	if (why)
+		op_fail(op, why);
+	else
+		op_succeed(op, NULL);
+}
+
 static void on_removed(void *ctx, const struct err *why)
 {
 	struct op *op = ctx;
@@ -143,11 +158,13 @@ static void on_removed(void *ctx, const struct err *why)
 		op_fail(op, why);
 		return;
 	}
-	forget(s, c->id);
-	if (supervisor_save_spec(s, &e) < 0)
-		op_fail(op, &e);
-	else
-		op_succeed(op, NULL);
+	forget_spec(s, c->id);
+	if (supervisor_save_spec(s, &e) == 0) {
+		mounts_remove_wait(s->mounts, c->id, on_gone, op);
+		return;
+	}
+	mounts_remove(s->mounts, c->id);
+	op_fail(op, &e);
 }
 
 static void rm(struct op *op)

@@ -80,6 +80,10 @@ def test_add_and_rm_of_a_running_sandbox(t):
     t.home("sandbox", "mount", "rm", t.box, "/more")
     equal(t.home.sh(t.box, "ls /more 2>/dev/null | wc -l"), "0")
     equal(len(servers(t)), 3, "its server has ended")
+    for _ in range(4):
+        t.home("sandbox", "mount", "add", t.box, f"{more}:/more:ro")
+        t.home("sandbox", "mount", "rm", t.box, "/more")
+        equal(len(servers(t)), 3, "each time when the command returns")
     t.home.refused(1, "no mount", args=["sandbox", "mount", "rm", t.box, "/more"])
 
 
@@ -87,7 +91,7 @@ def test_users_come_from_a_mount_over_etc(t):
     etc = folder(t, "etc")
     write(f"{etc}/passwd", "root:x:0:0::/:/bin/sh\nmine:x:1234:1235::/tmp:/bin/sh\n")
     t.home("sandbox", "mount", "add", t.box, f"{etc}:/etc:ro")
-    equal(t.home.sh(t.box, "id -u"), "0\n", "root runs, without a group file")
+    equal(t.home.sh(t.box, "id -u"), "0", "root runs, without a group file")
     r = t.home("sandbox", "run", "-u", "mine", t.box, "busybox", "sh", "-c", "id -u; id -g")
     equal(r.out, b"1234\n1235\n", "as the container sees it")
     os.unlink(f"{etc}/passwd")

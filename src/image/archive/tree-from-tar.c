@@ -242,16 +242,16 @@ static int take_target(struct reader *t, struct err *e)
 
 static int take_entry(struct reader *t, struct err *e)
 {
-	int64_t size = archive_entry_size(t->entry), seconds = archive_entry_mtime(t->entry);
+	int64_t size = archive_entry_size(t->entry);
 	struct tree_entry *m = &t->m;
 
 	*m = (struct tree_entry){.type = type_of(t->entry),
 		.mode = (uint32_t)archive_entry_perm(t->entry) & 07777,
 		.uid = id_of(archive_entry_uid(t->entry)),
 		.gid = id_of(archive_entry_gid(t->entry))};
-	if (seconds > 0 && seconds < INT64_MAX / 1000000000)
-		m->mtime_ns = (uint64_t)seconds * 1000000000u +
-			      (uint64_t)archive_entry_mtime_nsec(t->entry);
+	m->mtime_ns =
+		tree_time_ns((struct timespec){.tv_sec = (time_t)archive_entry_mtime(t->entry),
+			.tv_nsec = archive_entry_mtime_nsec(t->entry)});
 	int r = take_name(archive_entry_pathname(t->entry), m->path, e);
 	if (r == 0)
 		r = take_target(t, e);

@@ -75,8 +75,8 @@ static void fill(struct writer *w, const struct tree_entry *m)
 	archive_entry_set_perm(w->entry, (__LA_MODE_T)(m->mode & 07777));
 	archive_entry_set_uid(w->entry, m->uid);
 	archive_entry_set_gid(w->entry, m->gid);
-	archive_entry_set_mtime(
-		w->entry, (time_t)(m->mtime_ns / 1000000000u), (long)(m->mtime_ns % 1000000000u));
+	struct timespec mtime = tree_timespec(m->mtime_ns);
+	archive_entry_set_mtime(w->entry, mtime.tv_sec, mtime.tv_nsec);
 	archive_entry_set_size(w->entry, m->type == TREE_FILE ? (int64_t)m->size : 0);
 	if (m->type == TREE_HARDLINK) {
 		member(w, m->target, target);

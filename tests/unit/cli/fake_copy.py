@@ -12,7 +12,7 @@ TIME = 1_000_000_000_123_456_789
 def entry(kind, path=b"", target=b"", mode=None, data=b"", size=None, mtime=TIME):
     size = len(data) if size is None else size
     mode = (0o755 if kind == DIR else 0o644) if mode is None else mode
-    head = struct.pack("<BIIIQQ", kind, mode, 1234, 5678, mtime, size)
+    head = struct.pack("<BIIIqQ", kind, mode, 1234, 5678, mtime, size)
     for s in (path, target):
         head += struct.pack("<I", len(s)) + s
     return struct.pack("<I", len(head)) + head + data
@@ -30,7 +30,7 @@ def parse(data):
     at, out = 0, []
     while True:
         length = struct.unpack_from("<I", data, at)[0]
-        kind, mode, _, _, mtime, size = struct.unpack_from("<BIIIQQ", data, at + 4)
+        kind, mode, _, _, mtime, size = struct.unpack_from("<BIIIqQ", data, at + 4)
         strings, pos = [], at + 4 + 29
         for _ in range(2):
             n = struct.unpack_from("<I", data, pos)[0]

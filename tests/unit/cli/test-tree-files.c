@@ -28,7 +28,7 @@ static void put(const char *name, const char *text, mode_t mode)
 
 static void make_source(void)
 {
-	const struct timespec times[2] = {{1, 2}, {1000000000, 123456789}};
+	const struct timespec times[2] = {{1, 2}, {-1000000000, 123456789}};
 
 	(void)!mkdir("src", 0755);
 	(void)!mkdir("src/d", 0700);

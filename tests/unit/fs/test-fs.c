@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
@@ -477,6 +478,32 @@ static void test_swap(void)
 	fs_release(&fs);
 }
 
+/* The host is far ahead: a guest's request waits for a piece of it only. */
+static void test_flood(void)
+{
+	struct pollfd p = {.events = POLLIN};
+	struct kernel k;
+	int pieces = 0;
+	struct fs fs;
+
+	begin(&k, &fs, false);
+	OK(lookup(&k, 1, "turn") > 1, "a folder is watched");
+	for (int i = 0; i < 4000; i++)
+		if (renameat2(root, "turn", root, "other", RENAME_EXCHANGE) < 0)
+			abort();
+	p.fd = fs.watches.fd;
+	do {
+		int64_t before = clock_mono_ms();
+		watch_read(&fs);
+		if (clock_mono_ms() - before > 1000)
+			pieces = -1000;
+		pieces++;
+		buf_reset(&fs.notices);
+	} while (poll(&p, 1, 0) == 1 && pieces < 16000);
+	OK(pieces > 1 && pieces < 16000, "16,000 events are read in pieces, to the end");
+	fs_release(&fs);
+}
+
 int main(void)
 {
 	(void)umask(0);
@@ -501,6 +528,7 @@ int main(void)
 	test_modes();
 	test_table();
 	test_swap();
+	test_flood();
 	EQ_INT(file_remove_tree(AT_FDCWD, top_path), 0, "the tree is removed");
 	return tap_done();
 }

@@ -35,7 +35,7 @@ static void test_round_trip(void)
 	m->mode = 07751;
 	m->uid = UINT32_MAX;
 	m->gid = 5;
-	m->mtime_ns = 1700000000123456789;
+	m->mtime_ns = -1700000000123456789;
 	m->size = 1ull << 62;
 	buf_init(&b, 1 << 16);
 	buf_put(&b, "before", 6);
@@ -47,6 +47,11 @@ static void test_round_trip(void)
 	OK(got.type == TREE_FILE && got.mode == 07751 && got.uid == UINT32_MAX && got.gid == 5 &&
 			got.mtime_ns == m->mtime_ns && got.size == m->size,
 		"its numbers");
+	struct timespec t = tree_timespec(-1500000000);
+	OK(t.tv_sec == -2 && t.tv_nsec == 500000000 && tree_time_ns(t) == -1500000000,
+		"a time before 1970");
+	t = (struct timespec){.tv_sec = (time_t)1 << 60};
+	EQ_INT(tree_time_ns(t), INT64_MAX, "one that does not fit");
 	EQ_STR(got.path, "a\n/\xff\x01", "any byte in its path");
 	EQ_STR(got.target, "", "no target");
 	bool more = true;

@@ -46,7 +46,8 @@ static void test_bad_mounts(void)
 	static const char *const bad[] = {"", ":", "/h", "/h:", ":/g", "/h:g", "/h:g:ro", "/h:/",
 		"/h://", "/h:/.", "/h:/g:xx", "/h:/g:", "/h:/g:RO", "/h:/proc", "/h:/proc/1",
 		"/h:/sys/x", "/h:/dev", "/h:/dev/shm", "/h:/./dev//shm", "/h:/workspace",
-		"/h:/workspace/", "/h:/g/../x", "/h:/..", "/h:/g\xff"};
+		"/h:/workspace/", "/h:/g/../x", "/h:/..", "/h:/g\xff", "/h:/g:ro:rw",
+		"/h:/g:rw:ro"};
 	cleanup_spec_mount struct spec_mount m = {0};
 	char large[3 * PATH_MAX];
 

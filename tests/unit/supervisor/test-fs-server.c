@@ -227,6 +227,15 @@ static void on_timer(uv_timer_t *timer)
 	(void)timer;
 }
 
+static int gone;
+
+/* Then there is no process any more. */
+static void on_gone(void *ctx)
+{
+	(void)ctx;
+	gone += waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD;
+}
+
 /* The handle that waits for the process is not referenced: the timer keeps the loop going. */
 static void end(struct seen *s, const char *what)
 {
@@ -234,7 +243,12 @@ static void end(struct seen *s, const char *what)
 	uv_timer_t timer;
 	int left;
 
+	bool there = s->f;
+	gone = 0;
+	if (there)
+		fs_server_when_gone(s->f, on_gone, NULL);
 	fs_server_free(s->f);
+	OK(!there || gone == 0, "not gone at once");
 	(void)uv_timer_init(&loop, &timer);
 	(void)uv_timer_start(&timer, on_timer, 100, 100);
 	do {
@@ -244,6 +258,7 @@ static void end(struct seen *s, const char *what)
 	} while (left > 0 && uv_hrtime() < limit);
 	uv_close((uv_handle_t *)&timer, NULL);
 	(void)uv_run(&loop, UV_RUN_DEFAULT);
+	EQ_INT(gone, there, "gone once the process has ended");
 	OK(uv_loop_close(&loop) == 0 && waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD, what);
 }
 
