@@ -14,6 +14,7 @@
 
 #include "../base/fd.h"
 #include "../base/strv.h"
+#include "../base/text.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -35,14 +36,30 @@ static int out_of_memory(struct err *e)
 	return err_set(e, ERR_IO, ENOMEM, "out of memory");
 }
 
+/* A sandbox that is not there is said first, whatever else is wrong with its path. */
+static int no_sandbox(const char *text, struct err *e)
+{
+	cleanup_context struct context c = {0};
+	cleanup_sandbox struct sandbox s = {.dirfd = -1};
+	cleanup_str char *name = strndup(text, strcspn(text, "/:"));
+	struct err why = {0};
+
+	if (!name || !strchr(text, ':') || !text_is_sandbox_name(name) ||
+		context_open(&c, &why) < 0 || sandbox_open(&c, name, &s, &why) >= 0 ||
+		why.kind != ERR_NOT_FOUND)
+		return err_code(e);
+	*e = why;
+	return err_code(e);
+}
+
 static int parse(const struct args *a, struct cp *cp, struct err *e)
 {
 	int r;
 
 	copy_progress_init(&cp->progress, args_on(a, "quiet"));
-	if ((r = copy_place_parse(a->operands[0], &cp->src, e)) < 0 ||
-		(r = copy_place_parse(a->operands[1], &cp->dst, e)) < 0)
-		return r;
+	for (size_t i = 0; i < 2; i++)
+		if ((r = copy_place_parse(a->operands[i], i ? &cp->dst : &cp->src, e)) < 0)
+			return no_sandbox(a->operands[i], e);
 	if ((cp->src.side == COPY_GUEST) == (cp->dst.side == COPY_GUEST))
 		return err_set(e, ERR_USAGE, 0,
 			"one of SRC and DST is in a sandbox: NAME:PATH or NAME/CONTAINER:PATH");
@@ -131,9 +148,11 @@ static int copy_out(struct cp *cp, struct copy_io *io, struct err *e)
 {
 	cleanup_tree_receive struct tree_receive receive = {.base = -1};
 	struct tree_sink sink = tree_receive_sink;
-	int r = tree_receive_open(&receive, cp->dst.path, cp->name, cp->contents, e);
+	int r = connect_guest(cp, e);
 
-	if (r < 0 || (r = connect_guest(cp, e)) < 0 || (r = tree_receive_confine(&receive, e)) < 0)
+	if (r < 0 ||
+		(r = tree_receive_open(&receive, cp->dst.path, cp->name, cp->contents, e)) < 0 ||
+		(r = tree_receive_confine(&receive, e)) < 0)
 		return r;
 	receive.skipped.progress = &cp->progress;
 	sink.ctx = &receive;

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -27,6 +28,14 @@ void tree_receive_into(struct tree_receive *t, int fd, const char *shown)
 
 static int no_folder(const char *path, int errnum, struct err *e)
 {
+	char plain[PATH_MAX];
+	struct stat st;
+
+	(void)snprintf(plain, sizeof(plain), "%s", path);
+	for (size_t len = strlen(plain); len > 1 && plain[len - 1] == '/';)
+		plain[--len] = '\0';
+	if (errnum == ENOTDIR && stat(plain, &st) == 0 && !S_ISDIR(st.st_mode))
+		return err_set(e, ERR_INVALID, ENOTDIR, "%.300s is a file, no folder", plain);
 	if (errnum != ENOENT && errnum != ENOTDIR)
 		return err_errno(e, errnum, "cannot open %.300s", path);
 	(void)err_set(e, ERR_NOT_FOUND, errnum, "there is no folder %.300s", path);

@@ -203,13 +203,20 @@ static int publish(struct tree_receive *t, struct err *e)
 
 static int open_temp(struct tree_receive *t, struct err *e)
 {
+	char shown[PLACE_SIZE];
+
 	new_temp(t);
 	t->file = openat(t->dirfd, t->temp,
 		O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC, 0600);
 	if (t->file >= 0)
 		return 0;
+	int errnum = errno;
 	t->temp[0] = '\0';
-	return failed(t, errno, t->path, e);
+	if (errnum != ENOENT && errnum != EOPNOTSUPP)
+		return failed(t, errnum, t->path, e);
+	place(t, t->path, shown);
+	return err_set(
+		e, ERR_INVALID, errnum, "cannot write %s: no files can be made there", shown);
 }
 
 static int receive_data(void *ctx, const void *data, size_t len, struct err *e)

@@ -20,8 +20,10 @@ int copy_in_find(const struct copy_root *root, const char *path, const char *nam
 	if (*at.name && contents)
 		r = err_set(e, ERR_NOT_FOUND, ENOENT, "no such folder in the %s: %.200s",
 			root->what, path);
-	else if (!*at.name && !contents &&
-		 (!*name || strchr(name, '/') || !tree_path_is_safe(name)))
+	else if (!*at.name && !contents && !*name)
+		r = err_set(e, ERR_EXISTS, EEXIST,
+			"the folder %.200s was made while this began: copy again", path);
+	else if (!*at.name && !contents && (strchr(name, '/') || !tree_path_is_safe(name)))
 		r = err_set(e, ERR_INVALID, EINVAL, "%.200s is a folder, and \"%.100s\" is no name",
 			path, name);
 	if (r < 0) {

@@ -100,6 +100,9 @@ int spec_port_parse(const char *text, struct spec_port *ret, struct err *e)
 	char ip[SPEC_IP_SIZE];
 	uint64_t host, guest;
 	const char *rest;
+
+	if (strchr(text, '/'))
+		return bad_port(e, text, "only TCP is published, and no /PROTOCOL is named");
 	int r = take_address(text, 1, ip, &rest, e);
 
 	if (r < 0)

@@ -4,11 +4,11 @@
 #include "fs-pool.h"
 #include "fs-server.h"
 #include "fuse-message.h"
+#include "mounts-internal.h"
 
 #include "../base/fd.h"
 #include "../base/install.h"
 #include "../base/log.h"
-#include "../base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,48 +19,11 @@
 
 /* Servers that are not ready, a guest that does not answer, tables that are not written by then. */
 #define READY_MS 10000
-#define GUEST_MS 30000
 #define SAVE_MS 2000
 #define GONE_MS 10000
 /* Answers that wait for the guest: above the first, no more are read; below the second, again. */
 #define QUEUED_HIGH (8u * 1024 * 1024)
 #define QUEUED_LOW (2u * 1024 * 1024)
-
-enum wait { WAIT_NONE, WAIT_READY, WAIT_GUEST, WAIT_SAVE, WAIT_GONE };
-
-struct mount {
-	struct mounts *ms;
-	struct spec_mount spec; /* a copy */
-	struct fs_server *server;
-	bool told;   /* the guest was asked to mount it */
-	bool saving; /* its table is being written */
-	char why[ERR_WHAT_MAX];
-	struct mount *next;
-};
-
-/* A request to the guest that waits for its reply; outlives the set. */
-struct ask {
-	struct mounts *ms; /* NULL: nobody wants to know any more */
-	uint32_t id;
-	bool unmount, must;
-	struct ask *next;
-};
-
-struct mounts {
-	struct mounts_config config;
-	struct mount *list;
-	struct fs_server *going; /* removed, and waited for; NULL: none */
-	struct machine *machine;
-	struct ask *asks;
-	enum wait wait;
-	bool failed; /* of what is waited for; why holds the first reason */
-	struct err why;
-	mounts_done done;
-	void *ctx;
-	uv_timer_t timer;
-	uv_prepare_t prepare; /* active while answers are not read */
-	unsigned handles;
-};
 
 /* ---- what is waited for ---- */
 
@@ -71,7 +34,7 @@ static void forget_going(struct mounts *ms)
 	ms->going = NULL;
 }
 
-static void settle(struct mounts *ms, const struct err *why)
+void mounts_settle(struct mounts *ms, const struct err *why)
 {
 	mounts_done done = ms->done;
 	struct err copy;
@@ -109,7 +72,7 @@ static bool any_saving(const struct mounts *ms)
 	return false;
 }
 
-static void settle_if_complete(struct mounts *ms)
+void mounts_settle_if_complete(struct mounts *ms)
 {
 	bool complete = (ms->wait == WAIT_READY && all_ready(ms)) ||
 			(ms->wait == WAIT_GUEST && !ms->asks) ||
@@ -117,7 +80,7 @@ static void settle_if_complete(struct mounts *ms)
 			(ms->wait == WAIT_GONE && !ms->going);
 
 	if (complete)
-		settle(ms, ms->failed ? &ms->why : NULL);
+		mounts_settle(ms, ms->failed ? &ms->why : NULL);
 }
 
 static void on_timeout(uv_timer_t *timer)
@@ -128,14 +91,14 @@ static void on_timeout(uv_timer_t *timer)
 
 	if (ms->wait == WAIT_GUEST) {
 		(void)err_set(&why, ERR_TIMEOUT, 0, "the guest does not answer about its mounts");
-		settle(ms, &why);
+		mounts_settle(ms, &why);
 		return;
 	}
 	if (ms->wait == WAIT_GONE) {
 		(void)err_set(&why, ERR_TIMEOUT, 0,
 			"the mount is removed, but its server does not end: the host's folder is "
 			"busy until it does");
-		settle(ms, &why);
+		mounts_settle(ms, &why);
 		return;
 	}
 	while (late && late->next &&
@@ -144,10 +107,10 @@ static void on_timeout(uv_timer_t *timer)
 		late = late->next;
 	(void)err_set(&why, ERR_TIMEOUT, 0, "the server of the mount %.200s does not answer",
 		late ? late->spec.guest : "");
-	settle(ms, &why);
+	mounts_settle(ms, &why);
 }
 
-static void begin_wait(
+void mounts_begin_wait(
 	struct mounts *ms, enum wait wait, uint64_t limit_ms, mounts_done done, void *ctx)
 {
 	ms->wait = wait;
@@ -157,7 +120,7 @@ static void begin_wait(
 	(void)uv_timer_start(&ms->timer, on_timeout, limit_ms, 0);
 }
 
-static void note_failure(struct mounts *ms, const struct err *why)
+void mounts_note_failure(struct mounts *ms, const struct err *why)
 {
 	if (!ms->failed)
 		ms->why = *why;
@@ -173,7 +136,7 @@ static int hint_remove(const struct mounts *ms, const struct spec_mount *m, stru
 
 static void on_ready(void *ctx)
 {
-	settle_if_complete(((struct mount *)ctx)->ms);
+	mounts_settle_if_complete(((struct mount *)ctx)->ms);
 }
 
 static void set_reading(struct mounts *ms, bool on)
@@ -235,9 +198,9 @@ static void on_saved(void *ctx, int errnum)
 	if (errnum != 0) {
 		(void)err_errno(&why, errnum, "cannot save the open files of the mount %.200s",
 			m->spec.guest);
-		note_failure(m->ms, &why);
+		mounts_note_failure(m->ms, &why);
 	}
-	settle_if_complete(m->ms);
+	mounts_settle_if_complete(m->ms);
 }
 
 static void on_failed(void *ctx, const struct err *why)
@@ -252,7 +215,7 @@ static void on_failed(void *ctx, const struct err *why)
 	log_warn("%s", e.what);
 	(void)hint_remove(ms, &m->spec, &e);
 	if ((ms->wait == WAIT_READY && !m->told) || ms->wait == WAIT_SAVE)
-		settle(ms, &e);
+		mounts_settle(ms, &e);
 }
 
 /* ---- the set ---- */
@@ -360,7 +323,7 @@ int mounts_add(struct mounts *ms, const struct spec_mount *spec, int table_fd, s
 	return 0;
 }
 
-static struct mount *find(const struct mounts *ms, uint32_t id)
+struct mount *mounts_find(const struct mounts *ms, uint32_t id)
 {
 	struct mount *m = ms->list;
 
@@ -397,32 +360,32 @@ static void on_gone(void *ctx)
 	struct mounts *ms = ctx;
 
 	ms->going = NULL;
-	settle_if_complete(ms);
+	mounts_settle_if_complete(ms);
 }
 
 void mounts_remove_wait(struct mounts *ms, uint32_t id, mounts_done done, void *ctx)
 {
-	begin_wait(ms, WAIT_GONE, GONE_MS, done, ctx);
+	mounts_begin_wait(ms, WAIT_GONE, GONE_MS, done, ctx);
 	ms->going = take_out(ms, id);
 	if (ms->going)
 		fs_server_when_gone(ms->going, on_gone, ms);
-	settle_if_complete(ms);
+	mounts_settle_if_complete(ms);
 }
 
 void mounts_when_ready(struct mounts *ms, mounts_done done, void *ctx)
 {
 	struct err why;
 
-	begin_wait(ms, WAIT_READY, READY_MS, done, ctx);
+	mounts_begin_wait(ms, WAIT_READY, READY_MS, done, ctx);
 	for (struct mount *m = ms->list; m; m = m->next)
 		if (!m->told && fs_server_state(m->server) == FS_SERVER_FAILED) {
 			(void)err_set(&why, ERR_IO, 0, "the mount %.200s failed: %.200s",
 				m->spec.guest, m->why);
 			(void)hint_remove(ms, &m->spec, &why);
-			settle(ms, &why);
+			mounts_settle(ms, &why);
 			return;
 		}
-	settle_if_complete(ms);
+	mounts_settle_if_complete(ms);
 }
 
 void mounts_bind(struct mounts *ms, struct machine *m)
@@ -450,7 +413,7 @@ static int refuse(struct mounts *ms, const struct frame *f, size_t len, struct e
 
 int mounts_frame(struct mounts *ms, const struct frame *f, struct err *e)
 {
-	struct mount *m = find(ms, f->stream);
+	struct mount *m = mounts_find(ms, f->stream);
 	uint32_t slot = FS_SERVER_NO_SLOT;
 	size_t len = f->len;
 
@@ -463,115 +426,6 @@ int mounts_frame(struct mounts *ms, const struct frame *f, struct err *e)
 		return refuse(ms, f, len, e);
 	fs_server_request(m->server, f->payload, len, slot);
 	return 0;
-}
-
-/* ---- the guest ---- */
-
-static void unlink_ask(struct mounts *ms, const struct ask *a)
-{
-	struct ask **at = &ms->asks;
-
-	while (*at && *at != a)
-		at = &(*at)->next;
-	if (*at)
-		*at = a->next;
-}
-
-static void on_guest_reply(void *ctx, const struct agent_reply *reply)
-{
-	struct ask *a = ctx, copy = *a;
-	struct mounts *ms = a->ms;
-	struct mount *m;
-	char safe[200];
-	struct err why;
-
-	if (ms)
-		unlink_ask(ms, a);
-	free(a);
-	if (!ms)
-		return;
-	if (!reply) {
-		(void)err_set(&why, ERR_CANCELLED, 0, "the VM ended");
-		settle(ms, &why);
-		return;
-	}
-	m = find(ms, copy.id);
-	if (reply->status != 0) {
-		text_escape(reply->text, safe, sizeof(safe));
-		(void)err_set(&why, ERR_IO, (int)(reply->status & 0xfff),
-			"the guest cannot %s %.200s: %s", copy.unmount ? "unmount" : "mount",
-			m ? m->spec.guest : "a former mount", safe);
-		if (!copy.unmount && m)
-			m->told = false;
-		if (copy.must)
-			note_failure(ms, &why);
-		else
-			log_warn("%s", why.what);
-	}
-	settle_if_complete(ms);
-}
-
-static int ask_guest(struct mounts *ms, uint16_t type, uint32_t id, const struct buf *payload,
-	bool must, struct err *e)
-{
-	struct ask *a = malloc(sizeof(*a));
-
-	if (!a || buf_failed(payload)) {
-		free(a);
-		return err_set(e, ERR_IO, ENOMEM, "out of memory");
-	}
-	*a = (struct ask){ms, id, type == AGENT_UNMOUNT, must, ms->asks};
-	ms->asks = a;
-	int r = channel_request(machine_channel(ms->machine), type, payload, on_guest_reply, a, e);
-	if (r < 0) {
-		unlink_ask(ms, a);
-		free(a);
-	}
-	return r;
-}
-
-static int ask_mount(struct mounts *ms, struct mount *m, struct err *e)
-{
-	cleanup_buf struct buf b = {0};
-	struct agent_mount message = {m->spec.id, m->spec.mode, m->spec.guest};
-
-	buf_init(&b, 8192);
-	agent_mount_encode(&b, &message);
-	int r = ask_guest(ms, AGENT_MOUNT, m->spec.id, &b, true, e);
-	m->told = r == 0;
-	return r;
-}
-
-void mounts_tell_guest(struct mounts *ms, const uint32_t *gone, size_t gone_len, bool must,
-	mounts_done done, void *ctx)
-{
-	struct err e;
-	int r = 0;
-
-	begin_wait(ms, WAIT_GUEST, GUEST_MS, done, ctx);
-	for (size_t i = 0; r >= 0 && i < gone_len; i++) {
-		cleanup_buf struct buf b = {0};
-		buf_init(&b, 8);
-		buf_put_u32(&b, gone[i]);
-		r = ask_guest(ms, AGENT_UNMOUNT, gone[i], &b, must, &e);
-	}
-	for (struct mount *m = ms->list; r >= 0 && m; m = m->next)
-		if (!m->told)
-			r = ask_mount(ms, m, &e);
-	if (r < 0) {
-		settle(ms, &e);
-		return;
-	}
-	machine_kick(ms->machine);
-	settle_if_complete(ms);
-}
-
-void mounts_set_told(struct mounts *ms, uint32_t id)
-{
-	struct mount *m = find(ms, id);
-
-	if (m)
-		m->told = true;
 }
 
 /* ---- checkpoints ---- */
@@ -612,12 +466,12 @@ void mounts_save(struct mounts *ms, int dirfd, mounts_done done, void *ctx)
 {
 	struct err e;
 
-	begin_wait(ms, WAIT_SAVE, SAVE_MS, done, ctx);
+	mounts_begin_wait(ms, WAIT_SAVE, SAVE_MS, done, ctx);
 	for (struct mount *m = ms->list; m && ms->wait == WAIT_SAVE; m = m->next)
 		if (save_one(m, dirfd, &e) < 0)
-			settle(ms, &e);
+			mounts_settle(ms, &e);
 	if (ms->wait == WAIT_SAVE)
-		settle_if_complete(ms);
+		mounts_settle_if_complete(ms);
 }
 
 json_t *mounts_status(const struct mounts *ms)

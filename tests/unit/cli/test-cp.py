@@ -65,12 +65,19 @@ def operands(w):
                           (["./box:a", "/b:c"], ["NAME:PATH"]), (["-", "-"], ["NAME:PATH"])):
         r = w.kosa8("sandbox", "cp", *args)
         ok(r.code == 2 and said(r, *needles), f"operands {args}", r.code, r.err)
+    with open(w.dir + "/plain", "w", encoding="ascii"):
+        pass
     for args, needles in ((["box:/etc/passwd", "x"], ["/workspace", "NAME/CONTAINER:PATH"]),
                           (["box:/workspace2/a", "x"], ["/workspace"]),
                           (["Box:a", "x"], ["cannot name a sandbox"]),
                           (["box/:a", "x"], ["cannot name a container"]),
                           (["box/a/b:c", "x"], ["cannot name a container"]),
                           (["nosuch:a", w.dir + "/y"], ["nosuch"]),
+                          (["nosuch:/etc", "."], ["no sandbox", "nosuch"]),
+                          (["nosuch:a", w.dir + "/none/y"], ["nosuch"]),
+                          (["box:file", w.dir + "/plain/y"], ["/plain is a file, no folder"]),
+                          (["box:file", w.dir + "/plain/"], ["/plain is a file, no folder"]),
+                          (["box:file", "/proc/x"], ["/proc/x: no files can be made there"]),
                           (["box:a/..", w.dir], ["names no file"]),
                           (["box:absent", w.dir + "/y"], ["no such file"]),
                           (["box:good", w.dir + "/none/y"], ["no folder", "make it first"]),
