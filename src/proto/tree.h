@@ -4,9 +4,12 @@
  * TREE_END. An entry, little-endian:
  *
  *     u32 length of the header that follows, at most TREE_HEADER_MAX
- *     u8 type, u32 mode (permission bits, TREE_MODE_IMPLIED), u32 uid, u32 gid, i64 mtime in ns,
- * u64 size str path      relative, "/" between names; "" is the root of the tree str target    of a
- * symbolic link; of a hard link the path of an earlier entry `size` bytes of content, for TREE_FILE
+ *     u8 type, u32 mode (permission bits, TREE_MODE_IMPLIED), u32 uid, u32 gid,
+ *     i64 mtime in ns, u64 size
+ *     str path      relative, "/" between names; "" is the root of the tree
+ *     str target    of a symbolic link; of a hard link the path of an earlier entry
+ *
+ * and then `size` bytes of content, for TREE_FILE.
  *
  * A file that shrinks while it is sent is filled up with zeros. The receiver trusts nothing: every
  * name of a path is checked (tree_path_is_safe), and it writes below the named destination only.
