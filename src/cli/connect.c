@@ -88,6 +88,19 @@ int connection_request(struct connection *c, const json_t *request, struct err *
 	return 0;
 }
 
+int connection_write(struct connection *c, struct buf *out, struct err *e)
+{
+	ssize_t n = send(c->fd, out->data, out->len, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+	if (n >= 0)
+		buf_consume(out, (size_t)n);
+	else if (errno == EPIPE || errno == ECONNRESET)
+		buf_reset(out);
+	else if (errno != EAGAIN && errno != EINTR)
+		return err_errno(e, errno, "writing to the supervisor of %s", c->name);
+	return 0;
+}
+
 ssize_t connection_fill(struct connection *c)
 {
 	buf_consume(&c->in, c->at);

@@ -25,6 +25,9 @@ void connection_close(struct connection *c);
 
 /* Sends the REQUEST frame; request is borrowed. ERR_LIMIT when it is over CLIENT_JSON_MAX. */
 int connection_request(struct connection *c, const json_t *request, struct err *e) must_check;
+/* Sends what it can of out without waiting. A supervisor that has closed is no error: what it said
+ * before that is still to be read. */
+int connection_write(struct connection *c, struct buf *out, struct err *e) must_check;
 /* Reads what is there without waiting: its size, 0 at the end of the stream, -EAGAIN. */
 ssize_t connection_fill(struct connection *c) must_check;
 /* 1: *ret is the next frame, valid until the next connection_fill(); 0: none; -EPROTO. */

@@ -7,6 +7,7 @@
 #include "copy-session.h"
 
 #include "output.h"
+#include "signals.h"
 
 #include "../base/fd.h"
 #include "../proto/agent.h"
@@ -17,7 +18,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #define FRAME_DATA (32u * 1024)
@@ -160,19 +160,6 @@ static int fill_from_pipe(struct copy *s, struct err *e)
 		return err_set(e, ERR_CANCELLED, EPIPE, "the tar was not read to its end");
 	s->source_done = n == 0;
 	return tree_stream_put(&s->stream, to, n > 0 ? (size_t)n : 0, e);
-}
-
-static int write_socket(struct copy *s, struct err *e)
-{
-	ssize_t n = send(s->c->fd, s->out.data, s->out.len, MSG_DONTWAIT | MSG_NOSIGNAL);
-
-	if (n >= 0)
-		buf_consume(&s->out, (size_t)n);
-	else if (errno == EPIPE || errno == ECONNRESET)
-		buf_reset(&s->out); /* why it closed is still to be read */
-	else if (errno != EAGAIN && errno != EINTR)
-		return err_errno(e, errno, "writing to the supervisor of %s", s->c->name);
-	return 0;
 }
 
 /* ---- from the supervisor ---- */
@@ -340,7 +327,7 @@ static int copy_process(struct copy *s, struct err *e)
 	if (r == 0 && p[P_SIGNAL].revents)
 		r = take_signal(s, e);
 	if (r == 0 && (p[P_SOCKET].revents & POLLOUT))
-		r = write_socket(s, e);
+		r = connection_write(s->c, &s->out, e);
 	if (r == 0 && (p[P_SOCKET].revents & ~POLLOUT))
 		r = read_socket(s, e);
 	if (r == 0 && p[P_TO].revents)
@@ -428,29 +415,12 @@ static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
 
 void copy_unblock_signals(void)
 {
-	sigset_t set;
-
-	(void)sigemptyset(&set);
-	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
-		(void)sigaddset(&set, signals[i]);
-	(void)sigprocmask(SIG_UNBLOCK, &set, NULL);
+	signals_unblock(signals, sizeof(signals) / sizeof(signals[0]));
 }
 
-/* What is ignored stays so (nohup, background jobs). */
 int copy_watch_signals(struct err *e)
 {
-	sigset_t set;
-
-	(void)signal(SIGPIPE, SIG_IGN);
-	(void)sigemptyset(&set);
-	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
-		struct sigaction old;
-		if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-			(void)sigaddset(&set, signals[i]);
-	}
-	(void)sigprocmask(SIG_BLOCK, &set, NULL);
-	int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	return fd < 0 ? err_errno(e, errno, "cannot watch for signals") : fd;
+	return signals_watch(signals, sizeof(signals) / sizeof(signals[0]), e);
 }
 
 static int copy_all(struct copy *s, const json_t *request, struct err *e)

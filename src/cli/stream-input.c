@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "stream-internal.h"
 
+#include "signals.h"
 #include "terminal.h"
 
 #include "../base/clock.h"
@@ -161,16 +162,6 @@ int stream_watch_signals(const struct stream_options *o, struct err *e)
 	static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGWINCH};
 	const size_t plain = 3,
 		     n = o->tty && !o->detached ? sizeof(signals) / sizeof(signals[0]) : plain;
-	sigset_t set;
 
-	(void)signal(SIGPIPE, SIG_IGN);
-	(void)sigemptyset(&set);
-	for (size_t i = 0; i < n; i++) {
-		struct sigaction old;
-		if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-			(void)sigaddset(&set, signals[i]);
-	}
-	(void)sigprocmask(SIG_BLOCK, &set, NULL);
-	int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	return fd < 0 ? err_errno(e, errno, "cannot watch for signals") : fd;
+	return signals_watch(signals, n, e);
 }

@@ -31,7 +31,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #define STDIN_WINDOW_MAX (64u * 1024 * 1024)
@@ -161,19 +160,6 @@ static int read_socket(struct stream *s, struct err *e)
 	return 0;
 }
 
-static int write_socket(struct stream *s, struct err *e)
-{
-	ssize_t n = send(s->c->fd, s->out.data, s->out.len, MSG_DONTWAIT | MSG_NOSIGNAL);
-
-	if (n >= 0)
-		buf_consume(&s->out, (size_t)n);
-	else if (errno == EPIPE || errno == ECONNRESET)
-		buf_reset(&s->out); /* why it closed is still to be read */
-	else if (errno != EAGAIN && errno != EINTR)
-		return err_errno(e, errno, "writing to the supervisor of %s", s->c->name);
-	return 0;
-}
-
 static int write_sink(struct stream *s, struct sink *sink, struct err *e)
 {
 	ssize_t n = sink_write(sink);
@@ -285,7 +271,7 @@ static int stream_process(struct stream *s, struct err *e)
 	}
 	if ((r = write_one_sink(s, p, e)) < 0)
 		return r;
-	if ((p[P_SOCKET].revents & POLLOUT) && (r = write_socket(s, e)) < 0)
+	if ((p[P_SOCKET].revents & POLLOUT) && (r = connection_write(s->c, &s->out, e)) < 0)
 		return r;
 	if ((p[P_SOCKET].revents & ~POLLOUT) && (r = read_socket(s, e)) < 0)
 		return r;
