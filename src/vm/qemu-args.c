@@ -5,7 +5,6 @@
 #include "../base/strv.h"
 #include "../proto/agent.h"
 #include "chain.h"
-#include "tsc.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -107,17 +106,15 @@ static void disks(struct args *a, const char *top)
 
 /* An emulated guest that measures its own counter while the host is busy may get a wrong rate, and
  * with it clocks and timeouts that run too fast for as long as the template lives. */
-static void emulated_clock(char *ret, size_t size)
+static void emulated_clock(uint64_t tsc_khz, char *ret, size_t size)
 {
-	uint64_t khz = tsc_measure_khz();
-
 	(void)snprintf(ret, size, " no_timer_check tsc=reliable");
-	if (khz > 0)
+	if (tsc_khz > 0)
 		(void)snprintf(
-			ret, size, " no_timer_check tsc=reliable tsc_early_khz=%" PRIu64, khz);
+			ret, size, " no_timer_check tsc=reliable tsc_early_khz=%" PRIu64, tsc_khz);
 }
 
-static void boot_or_restore(struct args *a, const struct vm_host *host, bool boot)
+static void boot_or_restore(struct args *a, const struct vm_host *host, bool boot, uint64_t tsc_khz)
 {
 	char clock[80] = "";
 
@@ -134,7 +131,7 @@ static void boot_or_restore(struct args *a, const struct vm_host *host, bool boo
 	add(a, "-kernel", "/proc/self/fd/%d", QEMU_FD_KERNEL);
 	add(a, "-initrd", "/proc/self/fd/%d", QEMU_FD_INITRAMFS);
 	if (host->accel == VM_ACCEL_TCG)
-		emulated_clock(clock, sizeof(clock));
+		emulated_clock(tsc_khz, clock, sizeof(clock));
 	add(a, "-append",
 		"quiet console=ttyS0 panic=-1 reboot=t mitigations=off audit=0"
 		" random.trust_cpu=on cryptomgr.notests%s",
@@ -143,7 +140,7 @@ static void boot_or_restore(struct args *a, const struct vm_host *host, bool boo
 }
 
 int qemu_args(const struct vm_host *host, const struct vm_config *config, bool boot,
-	const char *top, char ***ret, struct err *e)
+	const char *top, uint64_t tsc_khz, char ***ret, struct err *e)
 {
 	cleanup_strv char **v = strv_new();
 	struct args a = {.v = v, .failed = !v};
@@ -154,7 +151,7 @@ int qemu_args(const struct vm_host *host, const struct vm_config *config, bool b
 		config->memory_mb, QEMU_FD_RAM, boot ? "on" : "off");
 	channels(&a);
 	disks(&a, top);
-	boot_or_restore(&a, host, boot);
+	boot_or_restore(&a, host, boot, tsc_khz);
 	v = a.v;
 	if (a.failed)
 		return err_errno(e, ENOMEM, "preparing to start QEMU");

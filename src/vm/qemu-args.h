@@ -26,8 +26,9 @@ enum qemu_fd {
 #define QEMU_SCSI_BUS "scsi.0"
 
 /* boot: a template is made: shared RAM, a kernel, a console that is kept in memory. Else: a private
- * mapping, waiting for its state. top is the id of the top layer. */
+ * mapping, waiting for its state. top is the id of the top layer. tsc_khz: the rate of the time
+ * stamp counter, for an emulated guest that boots; 0: it finds out itself. */
 int qemu_args(const struct vm_host *host, const struct vm_config *config, bool boot,
-	const char *top, char ***ret, struct err *e) must_check;
+	const char *top, uint64_t tsc_khz, char ***ret, struct err *e) must_check;
 
 #endif

@@ -7,6 +7,7 @@
 #include "../base/strv.h"
 #include "../base/text.h"
 #include "confine.h"
+#include "tsc.h"
 #include "vm.h"
 
 #include <errno.h>
@@ -167,7 +168,8 @@ int qemu_start(const struct qemu_start *s, struct qemu *ret, struct err *e)
 	int theirs[STREAMS] = {-1, -1, -1, -1, -1}, qmp_fd = -1;
 
 	qemu_init(&q);
-	int r = qemu_args(s->host, s->config, s->boot, s->top, &argv, e);
+	uint64_t tsc_khz = s->boot && s->host->accel == VM_ACCEL_TCG ? tsc_measure_khz() : 0;
+	int r = qemu_args(s->host, s->config, s->boot, s->top, tsc_khz, &argv, e);
 	if (r < 0)
 		return r;
 	remember_log(&q, s->log_fd);
