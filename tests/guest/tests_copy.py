@@ -112,7 +112,7 @@ def copy_workspace(g, bench):
     equal(files, [FILE, HARDLINK], 'one file with two names')
     e = back[b'sub/\xff\n']
     equal((e.mode, e.mtime, e.data, e.uid), (0o600, MTIME, b'odd', 0), 'mode, time, content')
-    bad(copy(g, OUT, '', 'nothing'), 'no such file in the workspace', 'nothing')
+    bad(copy(g, OUT, '', 'nothing'), 'no such file in the sandbox', 'nothing')
     bad(copy(g, IN, '', 'no/where', 'x', data=small_tree()), 'no such folder')
     ok(g, sh('cd /workspace; ln -s /workspace/tree abs; ln -s /etc etc; mkfifo tree/fifo'))
     equal(tree(good(copy(g, OUT, '', 'abs/run')).out)[b''].data[:9], b'#!/bin/sh',

@@ -323,6 +323,7 @@ def dead_engine(w):
 
 
 def main():
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also under nohup
     with World() as w:
         equal(w.kosa8("sandbox", "create", "box").code, 0, "create")
         equal(w.kosa8("sandbox", "run", "box", IMAGE, "exit", "0").code, 0, "pull")
