@@ -323,7 +323,8 @@ def dead_engine(w):
 
 
 def main():
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also under nohup
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)  # a background job and nohup ignore them
     with World() as w:
         equal(w.kosa8("sandbox", "create", "box").code, 0, "create")
         equal(w.kosa8("sandbox", "run", "box", IMAGE, "exit", "0").code, 0, "pull")

@@ -117,7 +117,9 @@ static void test_files(void)
 	EQ_INT(e.nodeid, other, "is the same node");
 	EQ_INT(e.attr.nlink, 2, "with two names");
 	EQ_INT(ask(&k, 999, 1, NULL, 0), -ENOSYS, "an unknown operation");
-	EQ_INT(ask(&k, FUSE_GETATTR, 123456, &link, 16), -ESTALE, "an unknown node");
+	struct fuse_getattr_in getattr_in = {0};
+	EQ_INT(ask(&k, FUSE_GETATTR, 123456, &getattr_in, sizeof(getattr_in)), -ESTALE,
+		"an unknown node");
 	struct fuse_mknod_in dev = {.mode = S_IFCHR | 0600, .rdev = 0x103};
 	EQ_INT(ask_name(&k, FUSE_MKNOD, 1, &dev, sizeof(dev), "null"), -EPERM, "no device");
 	dev.mode = S_IFIFO | 0600;
