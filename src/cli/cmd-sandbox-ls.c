@@ -5,6 +5,7 @@
 #include "connect.h"
 #include "containers.h"
 #include "output.h"
+#include "spec-change.h"
 
 #include "../base/clock.h"
 #include "../base/text.h"
@@ -132,21 +133,11 @@ static void add_containers(const struct context *c, const struct sandbox *s, jso
 /* What the supervisor says of it; NULL when it runs none or does not say. */
 static json_t *ask_live(const struct context *c, const struct sandbox *s)
 {
-	cleanup_json *result = NULL;
-	json_t *live;
-	struct err e;
+	json_t *live = sandbox_live(c, s);
 
-	if (s->state != LIVE_RUNNING)
-		return NULL;
-	if (supervisor_ask(s, context_request(c, "status"), clock_mono_ms() + STATUS_MS, &result,
-		    &e) < 0) {
-		output_notice("kosa8: %s", e.what);
-		return NULL;
-	}
-	live = json_object_get(result, "live");
 	if (json_is_object(live))
 		add_containers(c, s, live);
-	return json_incref(live);
+	return live;
 }
 
 static json_t *inspect_json(

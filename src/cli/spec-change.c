@@ -137,7 +137,7 @@ int spec_change(struct context *c, const struct sandbox *s, const struct spec_ch
 	return sandbox_require_running(s, e);
 }
 
-json_t *spec_live(const struct context *c, const struct sandbox *s, const char *member)
+json_t *sandbox_live(const struct context *c, const struct sandbox *s)
 {
 	cleanup_json *result = NULL;
 	struct err e;
@@ -149,5 +149,12 @@ json_t *spec_live(const struct context *c, const struct sandbox *s, const char *
 		output_notice("kosa8: %s", e.what);
 		return NULL;
 	}
-	return json_incref(json_object_get(json_object_get(result, "live"), member));
+	return json_incref(json_object_get(result, "live"));
+}
+
+json_t *spec_live(const struct context *c, const struct sandbox *s, const char *member)
+{
+	cleanup_json *live = sandbox_live(c, s);
+
+	return json_incref(json_object_get(live, member));
 }

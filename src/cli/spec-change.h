@@ -31,6 +31,9 @@ struct spec_change {
 int spec_change(struct context *c, const struct sandbox *s, const struct spec_change *change,
 	json_t **ret, struct err *e) must_check;
 
+/* The object of `sandbox inspect`'s "live", owned by the caller; NULL when the sandbox does not
+ * run, or its supervisor does not say: a notice tells. */
+json_t *sandbox_live(const struct context *c, const struct sandbox *s);
 /* A member of the supervisor's "live" object, or NULL: not running, or it does not say. */
 json_t *spec_live(const struct context *c, const struct sandbox *s, const char *member);
 
